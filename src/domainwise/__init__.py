@@ -1,0 +1,70 @@
+"""Domain generalization: train on several source domains, work on one nobody has seen."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from domainwise._version import __version__
+
+if TYPE_CHECKING:
+    from domainwise.api import Results as Results
+    from domainwise.api import compare as compare
+    from domainwise.combine import (
+        and_mask as and_mask,
+    )
+    from domainwise.combine import (
+        arithmetic as arithmetic,
+    )
+    from domainwise.combine import (
+        constant as constant,
+    )
+    from domainwise.combine import (
+        last as last,
+    )
+    from domainwise.combine import (
+        sand_mask as sand_mask,
+    )
+    from domainwise.combine import (
+        weighted as weighted,
+    )
+    from domainwise.data.digits import digits as digits
+    from domainwise.data.domains import Domains as Domains
+    from domainwise.data.domains import domains as domains
+    from domainwise.data.folders import folders as folders
+    from domainwise.errors import InputError as InputError
+    from domainwise.meta import MetaOptimizer as MetaOptimizer
+    from domainwise.network import Network as Network
+
+# Where each public name lives. They are imported when first asked for, so that the command line starts without torch.
+_HOME = {
+    "MetaOptimizer": "meta",
+    "Network": "network",
+    "arithmetic": "combine",
+    "constant": "combine",
+    "last": "combine",
+    "weighted": "combine",
+    "and_mask": "combine",
+    "sand_mask": "combine",
+    "compare": "api",
+    "Results": "api",
+    "Domains": "data.domains",
+    "domains": "data.domains",
+    "folders": "data.folders",
+    "digits": "data.digits",
+    "InputError": "errors",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

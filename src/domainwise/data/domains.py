@@ -1,0 +1,165 @@
+"""What every other part of the program knows about data: named domains that share their classes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from domainwise.errors import InputError, closest
+
+Images = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    name: str
+    images: Images  # (N, H, W, C), in memory or memory-mapped
+    labels: Labels  # (N,), positions in Domains.classes
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Domains:
+    """Several domains of one data set. The fingerprint stands for the content, whatever folder it lies in."""
+
+    name: str
+    classes: tuple[str, ...]
+    items: tuple[Domain, ...]
+    fingerprint: str
+
+    def __post_init__(self) -> None:
+        _validate(self)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(domain.name for domain in self.items)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(H, W, C) of every image."""
+        return self.items[0].images.shape[1:]
+
+    def __iter__(self) -> Iterator[Domain]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, name: str) -> Domain:
+        for domain in self.items:
+            if domain.name == name:
+                return domain
+        raise InputError(f'"{name}" is no domain of {self.name}: {closest(name, self.names)}')
+
+    def save(self, folder: Path) -> None:
+        """Write arrays that :meth:`open` maps instead of reading."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for i, domain in enumerate(self.items):
+            np.save(folder / f"{i}-images.npy", domain.images)
+            np.save(folder / f"{i}-labels.npy", domain.labels)
+        about = {"name": self.name, "classes": self.classes, "domains": self.names, "fingerprint": self.fingerprint}
+        (folder / "domains.json").write_text(json.dumps(about), encoding="utf-8")
+
+    @classmethod
+    def open(cls, folder: Path) -> Domains:
+        about = json.loads((folder / "domains.json").read_text(encoding="utf-8"))
+        items = tuple(
+            Domain(
+                name,
+                np.load(folder / f"{i}-images.npy", mmap_mode="r"),
+                np.load(folder / f"{i}-labels.npy"),
+            )
+            for i, name in enumerate(about["domains"])
+        )
+        return cls(about["name"], tuple(about["classes"]), items, about["fingerprint"])
+
+
+def domains(
+    arrays: Mapping[str, tuple[Any, Any]], *, name: str = "arrays", classes: Sequence[str] | None = None
+) -> Domains:
+    """Domains from arrays in memory: ``{"name": (images, labels), ...}``.
+
+    Images are uint8, of shape (N, H, W) or (N, H, W, C); labels are whole numbers from 0, the same in every domain.
+    """
+    items = tuple(Domain(str(key), _images(str(key), x), _labels(str(key), y)) for key, (x, y) in arrays.items())
+    if not items:
+        raise InputError("no domains were given")
+    if classes is None:
+        classes = [str(i) for i in range(1 + max(int(d.labels.max(initial=0)) for d in items))]
+    return Domains(name, tuple(classes), items, fingerprint_of(items, classes))
+
+
+def fingerprint_of(items: Sequence[Domain], classes: Sequence[str]) -> str:
+    """Of the content: names, classes, shapes, pixels and labels."""
+    digest = hashlib.sha256(json.dumps([d.name for d in items] + list(classes)).encode())
+    for domain in items:
+        digest.update(str(domain.images.shape).encode())
+        digest.update(np.ascontiguousarray(domain.images).data)
+        digest.update(np.ascontiguousarray(domain.labels).data)
+    return digest.hexdigest()
+
+
+def _images(name: str, x: Any) -> Images:
+    array = np.asarray(x)
+    if array.dtype != np.uint8 or array.ndim not in (3, 4):
+        raise InputError(
+            f'the images of domain "{name}" must be uint8 of shape (N, H, W) or (N, H, W, C), '
+            f"got {array.dtype} of shape {array.shape}; floats from 0 to 1 become (255 * x).round().astype('uint8')"
+        )
+    return array[..., None] if array.ndim == 3 else array
+
+
+def _labels(name: str, y: Any) -> Labels:
+    array = np.asarray(y)
+    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or np.array_equal(array, array.astype(np.int64))):
+        raise InputError(
+            f'the labels of domain "{name}" must be a row of whole numbers, got {array.dtype} {array.shape}'
+        )
+    return array.astype(np.int64)
+
+
+def _validate(data: Domains) -> None:
+    if len(data.items) < 2:
+        raise InputError(
+            f"{data.name} has only one domain ({', '.join(data.names)}): generalizing to an unseen domain needs "
+            "at least one to train on and one to hold out; a domain is a folder of class folders"
+        )
+    seen: dict[str, str] = {}
+    for domain in data.items:
+        key = unicodedata.normalize("NFKC", domain.name).casefold()
+        if key in seen:
+            raise InputError(f'domains "{seen[key]}" and "{domain.name}" of {data.name} are the same name: rename one')
+        seen[key] = domain.name
+        _validate_domain(data, domain)
+    present = {int(label) for domain in data.items for label in np.unique(domain.labels)}
+    if len(present) < 2:
+        only = f'"{data.classes[present.pop()]}"' if present else "none"
+        raise InputError(f"all images of {data.name} belong to one class ({only}): there is nothing to tell apart")
+
+
+def _validate_domain(data: Domains, domain: Domain) -> None:
+    if len(domain.images) != len(domain.labels):
+        raise InputError(f'domain "{domain.name}" has {len(domain.images)} images and {len(domain.labels)} labels')
+    if len(domain) == 0:
+        raise InputError(f'domain "{domain.name}" of {data.name} has no images')
+    if domain.images.shape[1:] != data.shape:
+        raise InputError(
+            f'images of domain "{domain.name}" are {domain.images.shape[1:]}, those of "{data.names[0]}" {data.shape}: '
+            "all domains must have one shape"
+        )
+    low, high = int(domain.labels.min()), int(domain.labels.max())
+    if low < 0 or high >= len(data.classes):
+        raise InputError(
+            f'domain "{domain.name}" has label {low if low < 0 else high}, outside 0..{len(data.classes) - 1}'
+        )

@@ -1,0 +1,240 @@
+"""The drop-in: hold any optimizer, walk through the legs, hand it one combined direction.
+
+One round starts at Theta. The legs are visited in random order; on each the parameters take ``inner_steps`` gradient
+steps of size alpha (``inner_lr``). Then they go back to Theta, and the outer optimizer gets ``sum_i w_i g_i`` as its
+gradient, where ``g_i`` is the sum of the gradients met on the i-th leg visited.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from domainwise.combine import Combine, arithmetic
+from domainwise.errors import InputError
+from domainwise.walk import Buffers, Descent, Rewind, Stateful, total_of
+
+Batch = TypeVar("Batch")
+InnerFactory = Callable[[list[nn.Parameter]], Optimizer]
+
+NO_FP16 = (
+    "a walk cannot be scaled by a GradScaler: its steps would be taken in scaled gradients. "
+    "Use bfloat16 autocast, which needs no scaler, or float32"
+)
+
+
+class MetaOptimizer:
+    """Walk through legs of data and step an ordinary optimizer along the combined direction.
+
+    Args:
+        outer: any ``torch.optim`` optimizer that steps without a closure; its parameters are the ones that walk.
+        combine: how the leg gradients become one direction; None is ``arithmetic()``.
+        inner_lr: step size of the walk; 0 takes every gradient at the starting point.
+        inner_steps: gradient steps on each leg. Above 1 a leg is a sequence of that many batches.
+        inner: factory of a stateful optimizer for the walk, called with the parameters (``torch.optim.Adam``); its
+            learning rate is set to ``inner_lr``, its state is kept from round to round, and a leg counts as the
+            displacement it made, divided by ``inner_lr``.
+        shuffle: visit the legs in random order.
+        generator: where that order comes from; None makes one, seeded from ``torch.initial_seed()``.
+        module: the network, if its buffers (batch-norm statistics) need more care than being left as they are.
+        buffers: what a round leaves in them: the "end" of the walk, the "start", or the "mean" over the legs.
+        check: look at every loss (one synchronisation each) and name the leg where it is not finite.
+    """
+
+    def __init__(
+        self,
+        outer: Optimizer,
+        combine: Combine | None = None,
+        *,
+        inner_lr: float,
+        inner_steps: int = 1,
+        inner: InnerFactory | None = None,
+        shuffle: bool = True,
+        generator: torch.Generator | None = None,
+        module: nn.Module | None = None,
+        buffers: Literal["end", "start", "mean"] = "end",
+        check: bool = False,
+    ) -> None:
+        _validate(outer, inner_lr, inner_steps, inner, module, buffers)
+        self.outer = outer
+        self.inner: Optimizer | None = None  # made when the first round knows which parameters walk
+        self.combine: Combine = arithmetic() if combine is None else combine
+        self.inner_lr = inner_lr
+        self.inner_steps = inner_steps
+        self.shuffle = shuffle
+        self.generator = _generator_of_its_own() if generator is None else generator
+        self.check = check
+        self._inner_factory = inner
+        self._module = module
+        self._buffers = buffers
+
+    def step(self, loss: Callable[[Batch], Tensor], legs: Sequence[Any]) -> Tensor:
+        """One round: :meth:`gradient`, then the outer optimizer's own step."""
+        losses = self.gradient(loss, legs)
+        self.outer.step()
+        torch.clear_autocast_cache()
+        return losses
+
+    def gradient(self, loss: Callable[[Batch], Tensor], legs: Sequence[Any]) -> Tensor:
+        """Walk, go back, and leave the combined direction in ``.grad`` (whatever was there is replaced).
+
+        Returns the loss met on arriving at each leg, in the order the legs were given, on their device.
+        """
+        legs = self._deal(legs)
+        with self._order_kept_on_error():
+            order = self.order(len(legs))
+            met = self.walk(loss, [legs[i] for i in order], names=order)
+        return torch.stack([met[order.index(i)] for i in range(len(legs))])
+
+    def order(self, n: int) -> list[int]:
+        """Draw the order of the next round's visits: the only randomness of a round, and on the host."""
+        if not self.shuffle:
+            return list(range(n))
+        drawn: list[int] = torch.randperm(n, generator=self.generator).tolist()
+        return drawn
+
+    def walk(
+        self, loss: Callable[[Batch], Tensor], legs: Sequence[Sequence[Batch]], names: Sequence[int]
+    ) -> list[Tensor]:
+        """Visit legs that are in order already, each a sequence of ``inner_steps`` batches, and fill ``.grad``.
+
+        ``names`` are what errors call the legs by. Returns the losses in the order of the visits.
+        """
+        params = self._walking()
+        inner = self._inner_for(params)
+        total = total_of(self.combine, len(legs), len(params))
+        buffers = Buffers(self._module, self._buffers)
+        met: list[Tensor] = []
+        with Rewind(params, inner, buffers, moves=inner is not None or self.inner_lr != 0) as home:
+            mover = (
+                Descent(params, self.inner_lr, total)
+                if inner is None
+                else Stateful(params, inner, self.inner_lr, home.start, total)
+            )
+            for i, (leg, name) in enumerate(zip(legs, names, strict=True)):
+                for k, batch in enumerate(leg):
+                    value = self._checked(loss(batch), name)
+                    if k == 0:
+                        met.append(value.detach())
+                    gradients = torch.autograd.grad(value, params, allow_unused=True)
+                    mover.step(i, gradients, final=i == len(legs) - 1 and k == len(leg) - 1)
+                    del value, gradients  # so that the next forward pass does not find them in memory
+                    torch.clear_autocast_cache()  # low-precision copies of weights that have just moved
+                mover.leave_leg(i)
+                buffers.leave_leg()
+        for p, direction in zip(params, total.direction(), strict=True):
+            p.grad = direction
+        return met
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "outer": self.outer.state_dict(),
+            "inner": None if self.inner is None else self.inner.state_dict(),
+            "order": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.outer.load_state_dict(state["outer"])
+        self.inner = None
+        if state["inner"] is not None:
+            inner = self._inner_for(self._walking())
+            if inner is None:
+                raise InputError("this state has an inner optimizer's memory, but the walk here has no `inner`")
+            inner.load_state_dict(state["inner"])
+        self.generator.set_state(state["order"])
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        # GradScaler.step(this) asks for this attribute first: the place to say no before it does harm.
+        raise InputError(NO_FP16)
+
+    def _walking(self) -> list[nn.Parameter]:
+        params = [p for group in self.outer.param_groups for p in group["params"] if p.requires_grad]
+        if not params:
+            raise InputError("no parameter of the outer optimizer requires a gradient: there is nothing to train")
+        if any(
+            torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
+            for kind in {p.device.type for p in params}
+        ):
+            raise InputError(NO_FP16)
+        return params
+
+    def _inner_for(self, params: list[nn.Parameter]) -> Optimizer | None:
+        """The inner optimizer over exactly the parameters that walk now: unfrozen ones join, the others wait."""
+        if self._inner_factory is None:
+            return None
+        if self.inner is None:
+            self.inner = self._inner_factory(params)
+        known = {p for group in self.inner.param_groups for p in group["params"]}
+        if new := [p for p in params if p not in known]:
+            self.inner.add_param_group({"params": new})
+        for group in self.inner.param_groups:
+            group["lr"] = self.inner_lr
+        return self.inner
+
+    def _deal(self, legs: Sequence[Any]) -> list[Sequence[Any]]:
+        legs = list(legs)
+        if not legs:
+            raise InputError("a walk needs at least one leg, got none")
+        if self.inner_steps == 1:
+            return [[leg] for leg in legs]
+        for i, leg in enumerate(legs):
+            if not isinstance(leg, Sequence) or len(leg) != self.inner_steps:
+                raise InputError(
+                    f"leg {i} must be a sequence of {self.inner_steps} batches (inner_steps={self.inner_steps}), "
+                    f"got {f'{len(leg)} of them' if isinstance(leg, Sequence) else type(leg).__name__}"
+                )
+        return legs
+
+    def _checked(self, value: Tensor, name: int) -> Tensor:
+        if value.dim() != 0:
+            raise InputError(f"the loss of a batch must be a single number, got a tensor of shape {tuple(value.shape)}")
+        if self.check and not math.isfinite(value.item()):
+            raise FloatingPointError(
+                f"the loss of leg {name} is {value.item()}: try a smaller inner_lr ({self.inner_lr})"
+            )
+        return value
+
+    @contextmanager
+    def _order_kept_on_error(self) -> Iterator[None]:
+        before = self.generator.get_state()
+        try:
+            yield
+        except BaseException:
+            self.generator.set_state(before)
+            raise
+
+
+def _generator_of_its_own() -> torch.Generator:
+    """Seeded from the global seed, so alike on every rank, and mixed, so not the stream that made the weights."""
+    return torch.Generator().manual_seed((torch.initial_seed() ^ 0x5DEECE66D) & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+def _validate(
+    outer: Optimizer,
+    inner_lr: float,
+    inner_steps: int,
+    inner: InnerFactory | None,
+    module: nn.Module | None,
+    buffers: str,
+) -> None:
+    closure = inspect.signature(outer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise InputError(f"{type(outer).__name__} needs a closure to step; a walk hands its optimizer one gradient")
+    if not (math.isfinite(inner_lr) and inner_lr >= 0):
+        raise InputError(f"inner_lr must be a number from 0 up, got {inner_lr}")
+    if inner is not None and inner_lr == 0:
+        raise InputError("inner_lr is 0, so the inner optimizer would never move: leave `inner` out, or give it a rate")
+    if inner_steps < 1:
+        raise InputError(f"inner_steps must be 1 or more, got {inner_steps}")
+    if buffers not in ("end", "start", "mean"):
+        raise InputError(f'buffers must be "end", "start" or "mean", got {buffers!r}')
+    if buffers != "end" and module is None:
+        raise InputError(f'buffers="{buffers}" needs module=, the network whose buffers they are')

@@ -1,0 +1,50 @@
+"""What a run says while it goes: one line of JSON per evaluation, only ever appended."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+# One evaluation:
+# {"step": 100, "seconds": 1.25, "loss": 0.31,
+#  "domains": {"15": {"holdout": {"accuracy": 0.95, "loss": 0.2, "count": 60}},            a source
+#              "75": {"main": {"accuracy": 0.7, ...}, "holdout": {"accuracy": 0.6, ...}}}}  a target
+Record = dict[str, Any]
+
+
+def append(path: Path, record: Record) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(finite(record), allow_nan=False) + "\n")
+
+
+def read(path: Path) -> Iterator[Record]:
+    """The records of a file; a last line that was cut while being written is left out."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            if not line.endswith("\n"):
+                return
+            yield json.loads(line)
+
+
+def publish(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file so that it is either whole or absent, whatever happens in between."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(finite(content), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def finite(value: Any) -> Any:
+    """The same with every number that is not finite replaced by None: JSON has no word for it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value

@@ -1,0 +1,196 @@
+"""The parts of one round: where it started, how a step moves, what the legs add up to, what happens to buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from domainwise.combine import Combine, Weighted
+
+Gradients = Sequence[Tensor | None]  # one per parameter; None where the loss does not depend on it
+
+
+class Rewind:
+    """Brings the parameters back at the end of a round, and everything else a failed round touched.
+
+    ``start`` holds one copy of the parameters, or nothing where the round does not move them.
+    """
+
+    def __init__(self, params: list[nn.Parameter], inner: Optimizer | None, buffers: Buffers, moves: bool) -> None:
+        self.params, self.inner, self.buffers, self.moves = params, inner, buffers, moves
+
+    def __enter__(self) -> Rewind:
+        self.start = [p.detach().clone() for p in self.params] if self.moves else []
+        self.gradients = [p.grad for p in self.params]
+        self.state = {} if self.inner is None else {p: _copied(state) for p, state in self.inner.state.items()}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.moves:
+            with torch.no_grad():
+                torch._foreach_copy_(self.params, self.start)
+        torch.clear_autocast_cache()
+        if kind is None:
+            self.buffers.finish()
+            return
+        for p, gradient in zip(self.params, self.gradients, strict=True):
+            p.grad = gradient
+        if self.inner is not None:
+            self.inner.state.clear()
+            self.inner.state.update(self.state)
+        self.buffers.restore()
+
+
+def _copied(state: dict[str, object]) -> dict[str, object]:
+    return {key: value.clone() if isinstance(value, Tensor) else value for key, value in state.items()}
+
+
+class Buffers:
+    """Batch-norm statistics and the like along a walk; without a module they stay wherever the walk leaves them."""
+
+    def __init__(self, module: nn.Module | None, policy: str) -> None:
+        self.policy = policy
+        self.live = [] if module is None else list(module.buffers())
+        self.start = [b.clone() for b in self.live]
+        self.legs = 0
+        # A mean of counters (num_batches_tracked) means nothing: integers stay at the end of the walk.
+        self.mixed = [b for b in self.live if policy == "mean" and b.is_floating_point()]
+        self.sums = [torch.zeros_like(b) for b in self.mixed]
+
+    @torch.no_grad()
+    def leave_leg(self) -> None:
+        self.legs += 1
+        for total, buffer in zip(self.sums, self.mixed, strict=True):
+            total.add_(buffer)
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        if self.policy == "start":
+            self.restore()
+        for total, buffer in zip(self.sums, self.mixed, strict=True):
+            buffer.copy_(total / self.legs)
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        for buffer, start in zip(self.live, self.start, strict=True):
+            buffer.copy_(start)
+
+
+class Total(Protocol):
+    """What the legs add up to. ``i`` counts the visits."""
+
+    def add(self, i: int, gradients: Gradients) -> None: ...
+    def reach(self, i: int, offset: Gradients) -> None: ...
+    def direction(self) -> list[Tensor | None]: ...
+
+
+def total_of(combine: Combine, legs: int, params: int) -> Total:
+    return Sum(combine.weights(legs), params) if isinstance(combine, Weighted) else Stack(combine, legs, params)
+
+
+class Sum:
+    """A weighted sum that needs one copy of the parameters, however many legs there are."""
+
+    def __init__(self, weights: Sequence[float], params: int) -> None:
+        self.weights = [*weights, 0.0]
+        self.total: list[Tensor | None] = [None] * params
+
+    def add(self, i: int, gradients: Gradients) -> None:
+        _accumulate(self.total, gradients, self.weights[i])
+
+    def reach(self, i: int, offset: Gradients) -> None:
+        """``offset`` is start minus the model after leg i; a leg is the difference of two of them, so it counts for
+        its own weight and against the next one. For arithmetic weights that is the plain mean of the models."""
+        _accumulate(self.total, offset, self.weights[i] - self.weights[i + 1])
+
+    def direction(self) -> list[Tensor | None]:
+        return self.total
+
+
+class Stack:
+    """Every leg kept, for combines that have to see them side by side."""
+
+    def __init__(self, combine: Combine, legs: int, params: int) -> None:
+        assert not isinstance(combine, Weighted)
+        self.combine = combine
+        self.legs: list[list[Tensor | None]] = [[None] * params for _ in range(legs)]
+
+    def add(self, i: int, gradients: Gradients) -> None:
+        _accumulate(self.legs[i], gradients, 1.0)
+
+    def reach(self, i: int, offset: Gradients) -> None:
+        _accumulate(self.legs[i], offset, 1.0)
+        if i + 1 < len(self.legs):
+            _accumulate(self.legs[i + 1], offset, -1.0)
+
+    def direction(self) -> list[Tensor | None]:
+        return [self._combined(gradients) for gradients in zip(*self.legs, strict=True)]
+
+    def _combined(self, gradients: Gradients) -> Tensor | None:
+        known = next((g for g in gradients if g is not None), None)
+        if known is None:
+            return None
+        return self.combine(torch.stack([torch.zeros_like(known) if g is None else g for g in gradients]))
+
+
+def _accumulate(total: list[Tensor | None], gradients: Gradients, weight: float) -> None:
+    """``total += weight * gradients``. The first of them is never taken over as it is: autograd may hand out the same
+    tensor for two parameters, or one expanded from a scalar."""
+    if weight == 0:
+        return
+    new = [j for j, g in enumerate(gradients) if g is not None and total[j] is None]
+    old = [j for j, g in enumerate(gradients) if g is not None and total[j] is not None]
+    if old:
+        torch._foreach_add_([total[j] for j in old], [gradients[j] for j in old], alpha=weight)
+    if new:
+        for j, g in zip(new, torch._foreach_mul([gradients[j] for j in new], weight), strict=True):
+            total[j] = g
+
+
+class Descent:
+    """Plain gradient descent: a leg is the sum of its raw gradients, exact, and nothing is kept between rounds."""
+
+    def __init__(self, params: list[nn.Parameter], lr: float, total: Total) -> None:
+        self.params, self.lr, self.total = params, lr, total
+
+    @torch.no_grad()
+    def step(self, i: int, gradients: Gradients, final: bool) -> None:
+        self.total.add(i, gradients)
+        # Nobody looks at the very end of the walk: its gradients are already taken.
+        if self.lr != 0 and not final:
+            used = [(p, g) for p, g in zip(self.params, gradients, strict=True) if g is not None]
+            torch._foreach_add_([p for p, _ in used], [g for _, g in used], alpha=-self.lr)
+
+    def leave_leg(self, i: int) -> None:
+        pass
+
+
+class Stateful:
+    """An optimizer with a memory walks: a leg is the displacement it made, in units of its learning rate."""
+
+    def __init__(
+        self, params: list[nn.Parameter], inner: Optimizer, lr: float, start: list[Tensor], total: Total
+    ) -> None:
+        self.params, self.inner, self.lr, self.start, self.total = params, inner, lr, start, total
+        self.used = [False] * len(params)
+
+    def step(self, i: int, gradients: Gradients, final: bool) -> None:
+        for j, (p, g) in enumerate(zip(self.params, gradients, strict=True)):
+            p.grad = g
+            self.used[j] |= g is not None
+        self.inner.step()
+        for p in self.params:
+            p.grad = None
+
+    @torch.no_grad()
+    def leave_leg(self, i: int) -> None:
+        offset = torch._foreach_sub(self.start, self.params)
+        torch._foreach_div_(offset, self.lr)
+        self.total.reach(i, [o if used else None for o, used in zip(offset, self.used, strict=True)])
