@@ -8,29 +8,17 @@ from typing import TYPE_CHECKING
 from domainwise._version import __version__
 
 if TYPE_CHECKING:
-    from domainwise.api import Results as Results
-    from domainwise.api import compare as compare
+    from domainwise.api import Results as Results, compare as compare
     from domainwise.combine import (
         and_mask as and_mask,
-    )
-    from domainwise.combine import (
         arithmetic as arithmetic,
-    )
-    from domainwise.combine import (
         constant as constant,
-    )
-    from domainwise.combine import (
         last as last,
-    )
-    from domainwise.combine import (
         sand_mask as sand_mask,
-    )
-    from domainwise.combine import (
         weighted as weighted,
     )
     from domainwise.data.digits import digits as digits
-    from domainwise.data.domains import Domains as Domains
-    from domainwise.data.domains import domains as domains
+    from domainwise.data.domains import Domains as Domains, domains as domains
     from domainwise.data.folders import folders as folders
     from domainwise.errors import InputError as InputError
     from domainwise.meta import MetaOptimizer as MetaOptimizer
