@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
+
+from domainwise.errors import InputError, closest
 
 
 class Network(nn.Module):
@@ -39,3 +43,10 @@ def small_cnn(channels: int, classes: int, width: int = 16) -> Network:
         nn.Flatten(),
     )
     return Network(featurizer, nn.Linear(2 * width * 16, classes))
+
+
+def build(name: str, shape: Sequence[int], classes: int) -> Network:
+    """A network by name for images of shape (H, W, C)."""
+    if name != "small":
+        raise InputError(f'there is no network "{name}": {closest(name, ["small"])}')
+    return small_cnn(shape[-1], classes)

@@ -18,7 +18,7 @@ class Outcome:
     ``result`` is the content of result.json:
     {"id": ..., "status": "finished" | "diverged" | "failed", "message": "" or a sentence, "step": the last one made,
      "selected": null or {"step": 250, "validation": 0.95, "target": 0.81, "targets": {"75": 0.81}},
-     "last": the same of the last record, "seconds": 3.2, "images_per_second": 9000.0, "device": "cpu", "threads": 1,
+     "last": the same of the last record, "seconds": 3.2, "device": "cpu", "threads": 1,
      "versions": {"domainwise": "0.1.0", "torch": ..., "python": ..., "numpy": ...}}
     """
 

@@ -1,0 +1,30 @@
+# Two commands need nothing else: `make demo` and `make test`. Each creates .venv and installs what it needs, once.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow lint types clean
+
+demo: .venv/installed
+	$(BIN)/domainwise demo
+
+test: lint types
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: .venv/installed
+	$(BIN)/python -m pytest -m slow --timeout 3600
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed
+	$(BIN)/mypy
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "domainwise needs Python 3.11 or newer, and %s is %s: make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]))'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache dist build domainwise-demo

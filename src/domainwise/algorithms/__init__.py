@@ -1,0 +1,21 @@
+"""Algorithms, one file each; a file in this folder is found by itself."""
+
+from domainwise.algorithms._base import Algorithm, algorithm, draw, hypers
+from domainwise.algorithms._hyper import choice, hyper, log10, uniform, whole
+from domainwise.algorithms._spec import Spec, create, names, parse
+
+__all__ = [
+    "Algorithm",
+    "Spec",
+    "algorithm",
+    "choice",
+    "create",
+    "draw",
+    "hyper",
+    "hypers",
+    "log10",
+    "names",
+    "parse",
+    "uniform",
+    "whole",
+]

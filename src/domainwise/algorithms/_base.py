@@ -1,0 +1,160 @@
+"""What every algorithm is: a dataclass of hyperparameters, a loss, and an update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, fields
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from domainwise.algorithms._hyper import Hyper, Value, hyper
+from domainwise.combine import constant
+from domainwise.data.splits import seed_hash
+from domainwise.errors import InputError, closest
+from domainwise.losses import Batch, cross_entropy
+from domainwise.meta import MetaOptimizer
+from domainwise.network import Network
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Algorithm:
+    """Base of all algorithms. Most override only :meth:`loss`; one that walks also :meth:`legs` and :meth:`stepper`.
+
+    ``setup`` gives it a network; from then on ``update`` trains and ``predict`` answers.
+    """
+
+    name: ClassVar[str] = ""
+
+    lr: float = hyper(5e-5, above=0)
+    weight_decay: float = hyper(0.0, least=0)
+
+    def __post_init__(self) -> None:
+        for field, about in hypers(type(self)).values():
+            setattr(self, field.name, about.check(self.name, field, getattr(self, field.name)))
+
+    def __repr__(self) -> str:
+        return written(
+            self.name, {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        )
+
+    @property
+    def draws(self) -> int:
+        """Minibatches of each domain that one update takes."""
+        return 1
+
+    @property
+    def pooled(self) -> bool:
+        """Whether minibatches are to be drawn from all source domains together instead of one domain each."""
+        return False
+
+    def setup(self, net: Network, *, seed: int | None = None) -> Self:
+        """Take a network to train. ``seed`` is for the algorithm's own randomness; None takes torch's."""
+        seed = torch.initial_seed() if seed is None else seed
+        self.net = net
+        self.generator = torch.Generator().manual_seed(seed_hash(seed, "algorithm"))
+        self.order = torch.Generator().manual_seed(seed_hash(seed, "order"))
+        self.optimizer = self.stepper()
+        net.train()
+        return self
+
+    def loss(self, batches: Sequence[Batch]) -> Tensor:
+        """The loss of one leg; here the mean cross-entropy of all its samples."""
+        return cross_entropy(self.net, batches)
+
+    def legs(self, batches: Sequence[Any]) -> Sequence[Any]:
+        """Deal one minibatch per domain into legs, each what :meth:`loss` takes; here all of them into one."""
+        return [batches]
+
+    def stepper(self) -> MetaOptimizer:
+        return MetaOptimizer(self.adam(), constant(), inner_lr=0.0, shuffle=False, generator=self.order)
+
+    def adam(self) -> torch.optim.Adam:
+        return torch.optim.Adam(self.net.parameters(), lr=self.lr, weight_decay=self.weight_decay)
+
+    def update(self, batches: Sequence[Any]) -> dict[str, Tensor]:
+        """One training step on one minibatch per source domain (a list of ``draws`` of them where that is above 1)."""
+        self._needs_setup()
+        losses = self.optimizer.step(self.loss, self.legs(batches))
+        legs = {f"leg{i}": loss for i, loss in enumerate(losses)} if len(losses) > 1 else {}
+        return {"loss": losses.mean(), **legs}
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        self._needs_setup()
+        training = self.net.training
+        self.net.eval()
+        try:
+            logits: Tensor = self.net(x)
+        finally:
+            self.net.train(training)
+        return logits
+
+    def advice(self) -> str:
+        """What to try when the loss stops being finite, to follow the word "try"."""
+        return f"a smaller lr than {self.lr:g}"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that continues a run exactly."""
+        self._needs_setup()
+        return {
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._needs_setup()
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.generator.set_state(state["generator"])
+
+    def _needs_setup(self) -> None:
+        if not hasattr(self, "net"):
+            raise InputError(f"{self!r} has no network yet: call setup(Network(featurizer, head)) first")
+
+
+Kind = TypeVar("Kind", bound=type[Algorithm])
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(hyper,))
+def algorithm(cls: Kind) -> Kind:
+    """Make a subclass of :class:`Algorithm` an algorithm: a dataclass named after its class."""
+    if not issubclass(cls, Algorithm):
+        raise InputError(f"{cls.__name__} must inherit from domainwise.algorithms.Algorithm")
+    cls.name = cls.__name__.lower()
+    dataclass(eq=False, repr=False, kw_only=True)(cls)
+    bare = [f.name for f in fields(cls) if "hyper" not in f.metadata]
+    if bare:
+        raise InputError(
+            f"{cls.__name__}: write {bare[0]} as {bare[0]}: ... = hyper(default, draw), so that it can be set"
+        )
+    return cls
+
+
+def hypers(cls: type[Algorithm]) -> dict[str, tuple[Field[Any], Hyper]]:
+    return {field.name: (field, field.metadata["hyper"]) for field in fields(cls)}
+
+
+def make(cls: type[Algorithm], settings: Mapping[str, Any]) -> Algorithm:
+    known = hypers(cls)
+    for name in settings:
+        if name not in known:
+            raise InputError(f'{cls.name} has no hyperparameter "{name}": {closest(name, known)}')
+    return cls(**settings)
+
+
+def draw(cls: type[Algorithm], seed: int) -> dict[str, Value]:
+    """One draw of a random search. Each hyperparameter has a generator of its own: a new one shifts none of the rest."""
+    return {
+        name: about.draw(np.random.RandomState(seed_hash(seed, about.domainbed or name)))
+        for name, (_, about) in hypers(cls).items()
+        if about.draw is not None
+    }
+
+
+def written(name: str, settings: Mapping[str, Value]) -> str:
+    """How an algorithm is written on the command line: ``arith(inner_steps=3)``, or just ``arith``."""
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in settings.items())})" if settings else name

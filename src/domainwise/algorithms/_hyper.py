@@ -1,0 +1,126 @@
+"""Hyperparameters: a default, the values that make sense, and how a random search draws one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import Field, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from domainwise.errors import InputError
+
+Value = float | int | str | bool | None
+Draw = Callable[[np.random.RandomState], Value]
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """What a field knows about itself besides its default."""
+
+    draw: Draw | None = None
+    domainbed: str | None = None  # DomainBed's name for it, which seeds the draw
+    above: float | None = None
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def check(self, owner: str, field: Field[Any], value: Value) -> Value:
+        """The value in the field's type, or a sentence."""
+        if value is None and field.default is None:
+            return None
+        kind = _kind(field)
+        fits = isinstance(value, bool) == (kind is bool) and isinstance(value, (int, float) if kind is float else kind)
+        if not fits:
+            raise InputError(f"{owner}: {field.name} must be {_NAMES[kind]}, got {value!r}")
+        if self.choices and value not in self.choices:
+            raise InputError(f"{owner}: {field.name} must be one of {', '.join(self.choices)}, got {value!r}")
+        if isinstance(value, int | float) and not isinstance(value, bool) and not self._inside(value):
+            raise InputError(f"{owner}: {field.name} must be {self.range()}, got {value}")
+        return float(value) if kind is float and value is not None else value
+
+    def _inside(self, value: float) -> bool:
+        return (
+            abs(value) < float("inf")  # neither infinite nor nan
+            and (self.above is None or value > self.above)
+            and (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+        )
+
+    def range(self) -> str:
+        if self.choices:
+            return " | ".join(self.choices)
+        if self.least is not None and self.most is not None:
+            return f"from {self.least:g} to {self.most:g}"
+        low = f"above {self.above:g}" if self.above is not None else ""
+        low = f"{self.least:g} or more" if self.least is not None else low
+        high = f"at most {self.most:g}" if self.most is not None else ""
+        return " and ".join(part for part in (low, high) if part) or "a finite number"
+
+
+_NAMES: dict[type, str] = {float: "a number", int: "a whole number", bool: "True or False", str: "a word"}
+
+
+def _kind(field: Field[Any]) -> type:
+    """The field's type; annotations may be strings, and a default of None leaves only them to tell."""
+    if field.default is not None:
+        return type(field.default)
+    named = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+    return next((kind for kind in (float, int, bool, str) if kind.__name__ in named), str)
+
+
+def hyper(
+    default: Any,
+    draw: Draw | None = None,
+    *,
+    domainbed: str | None = None,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A hyperparameter of an algorithm: its default, its search draw, and the values it may take."""
+    return field(default=default, metadata={"hyper": Hyper(draw, domainbed, above, least, most, choices)})
+
+
+@dataclass(frozen=True)
+class log10:  # noqa: N801  a word of the algorithms' vocabulary
+    """Ten to the power of a uniform draw."""
+
+    low: float
+    high: float
+
+    def __call__(self, random: np.random.RandomState) -> float:
+        return float(10 ** random.uniform(self.low, self.high))
+
+
+@dataclass(frozen=True)
+class uniform:  # noqa: N801
+    low: float
+    high: float
+
+    def __call__(self, random: np.random.RandomState) -> float:
+        return float(random.uniform(self.low, self.high))
+
+
+@dataclass(frozen=True)
+class whole:  # noqa: N801
+    """A draw cut to a whole number."""
+
+    draw: Draw
+
+    def __call__(self, random: np.random.RandomState) -> int:
+        return int(self.draw(random))  # type: ignore[arg-type]
+
+
+class choice:  # noqa: N801
+    """One of several values."""
+
+    def __init__(self, *values: Value) -> None:
+        self.values = values
+
+    def __repr__(self) -> str:
+        return f"choice({', '.join(map(repr, self.values))})"
+
+    def __call__(self, random: np.random.RandomState) -> Value:
+        return self.values[int(random.choice(len(self.values)))]

@@ -1,0 +1,146 @@
+"""Algorithms as text: ``erm``, ``arith(inner_steps=3)``, ``my_idea.py:MyIdea(strength=0.2)``."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+from domainwise.algorithms._base import Algorithm, hypers, make, written
+from domainwise.errors import InputError, closest
+
+_SHAPE = re.compile(r"(?:(?P<file>.+\.py):)?(?P<name>\w+)\s*(?:\((?P<settings>.*)\))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An algorithm somebody asked for, and the settings they gave."""
+
+    name: str  # "arith", or "my_idea.py:MyIdea"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    file: str = ""
+
+    @property
+    def label(self) -> str:
+        return written(self.name.rpartition(":")[2], self.settings)
+
+    @property
+    def source(self) -> str:
+        """What a third party's file says, as a hash; an edited file is another algorithm."""
+        return hashlib.sha256(Path(self.file).read_bytes()).hexdigest() if self.file else ""
+
+    def cls(self) -> type[Algorithm]:
+        return _from_file(Path(self.file), self.name.rpartition(":")[2]) if self.file else builtin(self.name)
+
+    def create(self, defaults: Mapping[str, Any] | None = None) -> Algorithm:
+        """``defaults`` stand below what was written, and only for hyperparameters this algorithm has."""
+        cls = self.cls()
+        known = {key: value for key, value in (defaults or {}).items() if key in hypers(cls)}
+        return make(cls, {**known, **self.settings})
+
+
+def names() -> list[str]:
+    """Every algorithm in the folder: each file is one."""
+    import domainwise.algorithms as package
+
+    return sorted(module.name for module in iter_modules(package.__path__) if not module.name.startswith("_"))
+
+
+def create(name: str, **settings: Any) -> Algorithm:
+    """An algorithm by name, or as written on the command line, with hyperparameters."""
+    spec = parse_one(name)
+    return Spec(spec.name, {**spec.settings, **settings}, spec.file).create()
+
+
+def builtin(name: str) -> type[Algorithm]:
+    if name not in names():
+        raise InputError(f'there is no algorithm "{name}": {closest(name, names())}')
+    return _the_algorithm(import_module(f"domainwise.algorithms.{name}"), f"algorithms/{name}.py")
+
+
+def parse(text: str) -> list[Spec]:
+    """Algorithms separated by commas; ``all`` is every one there is."""
+    found = [spec for part in _split(text) for spec in (map(Spec, names()) if part == "all" else [parse_one(part)])]
+    if not found:
+        raise InputError(f"no algorithm was named; known: {', '.join(names())}")
+    return found
+
+
+def parse_one(text: str) -> Spec:
+    shape = _SHAPE.fullmatch(text.strip())
+    if shape is None:
+        raise InputError(
+            f"cannot read the algorithm {text!r}: write a name, name(key=value) or file.py:Class(key=value)"
+        )
+    settings = _settings(shape["settings"] or "", text)
+    if shape["file"]:
+        return Spec(f"{Path(shape['file']).name}:{shape['name']}", settings, str(Path(shape["file"]).absolute()))
+    name = shape["name"].lower()
+    if name not in names():
+        raise InputError(f'there is no algorithm "{shape["name"]}": {closest(name, names())}')
+    return Spec(name, settings)
+
+
+def _split(text: str) -> list[str]:
+    """At the commas that are outside brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _settings(text: str, whole: str) -> dict[str, Any]:
+    try:
+        call = ast.parse(f"_({text})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        if call.args:
+            raise ValueError("give hyperparameters by name")
+        return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError, AssertionError) as error:
+        raise InputError(f"cannot read the hyperparameters of {whole!r}: write name(key=value, ...)") from error
+
+
+def _from_file(file: Path, name: str) -> type[Algorithm]:
+    if not file.is_file():
+        raise InputError(f"there is no file {file}")
+    # Under a name of its own, so that two files of one name, or an edited one, do not stand in for each other.
+    module_name = f"_domainwise_{file.stem}_{hashlib.sha256(str(file).encode() + file.read_bytes()).hexdigest()[:12]}"
+    module = sys.modules.get(module_name)
+    if module is None:
+        location = importlib.util.spec_from_file_location(module_name, file)
+        assert location is not None
+        assert location.loader is not None
+        module = importlib.util.module_from_spec(location)
+        sys.modules[module_name] = module
+        try:
+            location.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[module_name]
+            raise InputError(f"{file.name} cannot be imported: {type(error).__name__}: {error}") from error
+    return _the_algorithm(module, file.name, name)
+
+
+def _the_algorithm(module: object, file: str, name: str | None = None) -> type[Algorithm]:
+    made = {
+        key: value for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, Algorithm)
+    }
+    own = {key: cls for key, cls in made.items() if cls.__module__ == module.__name__}  # type: ignore[attr-defined]
+    if name is None:
+        (name,) = own
+    if name not in own:
+        raise InputError(f'{file} has no algorithm "{name}": {closest(name, own) if own else "it defines none"}')
+    if "name" not in vars(own[name]):
+        raise InputError(f"{file}: put @algorithm above class {name}")
+    return own[name]

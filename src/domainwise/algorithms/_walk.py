@@ -1,0 +1,83 @@
+"""What the algorithms that walk share: the ablation switches of the paper, as fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from domainwise.algorithms._base import Algorithm
+from domainwise.algorithms._hyper import hyper, log10
+from domainwise.combine import Weighted, constant
+from domainwise.errors import InputError
+from domainwise.meta import InnerFactory, MetaOptimizer
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Walk(Algorithm):
+    """One leg per domain; what differs between the algorithms is how the legs are weighted."""
+
+    inner: str = hyper("sgd", choices=("sgd", "momentum", "adam"))
+    inner_lr: float | None = hyper(None, log10(-2.5, -1.5), least=0)
+    inner_steps: int = hyper(1, least=1)
+    outer: str = hyper("adam", choices=("adam", "interpolate"))
+    scale: float = hyper(1.0, above=0)
+    shuffle: bool = hyper(True)
+    domainwise: bool = hyper(True)
+
+    @property
+    def draws(self) -> int:
+        return self.inner_steps
+
+    @property
+    def pooled(self) -> bool:
+        return not self.domainwise
+
+    @property
+    def alpha(self) -> float:
+        """The step size of the walk; left open, it suits the inner optimizer."""
+        if self.inner_lr is not None:
+            return self.inner_lr
+        return {"sgd": 1e-2, "momentum": 1e-3, "adam": self.lr}[self.inner]
+
+    def weights(self) -> Weighted:
+        """How much each leg counts; here all the same, which heads for the end of the walk."""
+        return constant()
+
+    def legs(self, batches: Sequence[Any]) -> Sequence[Any]:
+        if self.inner_steps == 1:
+            return [[batch] for batch in batches]
+        return [[[batch] for batch in fresh] for fresh in batches]
+
+    def stepper(self) -> MetaOptimizer:
+        outer: torch.optim.Optimizer = self.adam()
+        if self.outer == "interpolate":
+            if self.alpha == 0:
+                raise InputError(
+                    f'{self.name}: outer="interpolate" moves by the walk itself, so inner_lr must be above 0'
+                )
+            outer = torch.optim.SGD(self.net.parameters(), lr=self.alpha)
+        return MetaOptimizer(
+            outer,
+            self.weights().scaled(self.scale),
+            inner_lr=self.alpha,
+            inner_steps=self.inner_steps,
+            inner=self._inner(),
+            shuffle=self.shuffle,
+            generator=self.order,
+        )
+
+    def advice(self) -> str:
+        return f"a smaller inner_lr than {self.alpha:g} (0.01 to 0.03 suits a pretrained network)"
+
+    def _inner(self) -> InnerFactory | None:
+        # Interpolation has no outer optimizer to decay the weights, so the walk does it.
+        decay = self.weight_decay if self.outer == "interpolate" else 0.0
+        if self.inner == "adam":
+            return partial(torch.optim.Adam, weight_decay=decay)
+        if self.inner == "momentum":
+            return partial(torch.optim.SGD, momentum=0.9, weight_decay=decay)
+        return partial(torch.optim.SGD, weight_decay=decay) if decay else None

@@ -1,0 +1,39 @@
+"""The command line: one file per command. Nothing here imports torch before a command needs it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from domainwise._version import __version__
+from domainwise.cli.algorithms import algorithms
+from domainwise.cli.compare import compare
+from domainwise.cli.demo import demo
+from domainwise.cli.report import report
+from domainwise.cli.run import run
+
+app = typer.Typer(
+    help="Domain generalization: train on several source domains, work on one nobody has seen.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, compare, run, report, algorithms):
+    app.command()(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"domainwise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Show tracebacks of errors.")] = False,
+) -> None:
+    """Domain generalization: train on several source domains, work on one nobody has seen."""

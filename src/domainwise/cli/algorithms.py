@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def algorithms(
+    name: Annotated[str | None, typer.Argument(help="One algorithm, also file.py:Class.")] = None,
+) -> None:
+    """List the algorithms with their hyperparameters."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from domainwise.algorithms import hypers, names, parse
+
+    console = Console()
+    for spec in parse(name or ",".join(names())):
+        cls = spec.cls()
+        console.print(f"[bold]{cls.name}[/bold]  {(cls.__doc__ or '').strip().splitlines()[0]}", highlight=False)
+        table = Table(box=None, show_header=False, padding=(0, 2))
+        for field, about in hypers(cls).values():
+            drawn = f"search {about.draw!r}" if about.draw else ""
+            table.add_row(" ", field.name, str(field.default), about.range(), drawn)
+        console.print(table)

@@ -1,0 +1,136 @@
+"""What demo, compare and run do once they know what to run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import typer
+
+from domainwise.api import Comparison, Results
+from domainwise.cli.options import Format
+from domainwise.cli.progress import display
+from domainwise.data.domains import Domains
+from domainwise.data.source import open_data
+from domainwise.errors import InputError
+from domainwise.sweep.engine import Engine
+
+
+@dataclass(frozen=True)
+class Job:
+    comparison: Comparison
+    device: str
+    threads: int
+    processes: int | None
+    quiet: bool
+    format: Format
+    retry_failed: bool = False
+
+    def go(self, dry_run: bool = False) -> None:
+        """Run what is missing, print the table, write the report. Exit code 1 where a trial came to no good end."""
+        missing = self.comparison.missing(self.retry_failed)
+        device = device_named(self.device)
+        self._announce(len(missing))
+        if dry_run:
+            self._list(missing)
+            return
+        engine = Engine(self.processes or processes_for(device, self.threads), self.threads, device)
+        with display(len(missing), quiet=self.quiet) as shown:
+            results = self.comparison.run(engine, shown.watch, self.retry_failed)
+        report = results.report(results.folder / "report.html")
+        self._print(results)
+        self._say(f"report: {report}")
+        if results.troubled:
+            raise typer.Exit(1)
+
+    def _announce(self, missing: int) -> None:
+        trials = self.comparison.trials
+        done = len(trials) - missing
+        first = trials[0]
+        pretrained = "a small network, not pretrained" if first.network == "small" else first.network
+        self._say(f"{len(trials)} trials of {first.steps} updates on {first.data} with {pretrained}: {counts(trials)}")
+        if done:
+            self._say(f"{done} of them are in {self.comparison.folder} already and are not repeated")
+
+    def _list(self, missing: Sequence[Any]) -> None:
+        for trial in missing:
+            print(f"{trial.id}  {trial.label}  target {'+'.join(trial.targets)}  seed {trial.seed}")
+        print(f"{len(missing)} trials to run, results in {self.comparison.folder}")
+
+    def _print(self, results: Results) -> None:
+        print(results.table(self.format))
+        for outcome in results.troubled if not self.quiet else ():
+            self._say(f"{outcome.trial.label} on {'+'.join(outcome.trial.targets)}, seed {outcome.trial.seed} "
+                      f"{outcome.result['status']}: {outcome.result['message']}")  # fmt: skip
+
+    def _say(self, line: str) -> None:
+        if not self.quiet:
+            print(line, file=sys.stderr, flush=True)
+
+
+def counts(trials: Sequence[Any]) -> str:
+    algorithms = Counter(trial.label for trial in trials)
+    targets = Counter("+".join(trial.targets) for trial in trials)
+    seeds = Counter(trial.seed for trial in trials)
+    return f"{', '.join(algorithms)}; target {', '.join(targets)}; {len(seeds)} seed{'s' * (len(seeds) > 1)}"
+
+
+def read(text: str, size: int, skip_corrupt: bool, quiet: bool) -> Domains:
+    """Open the data, with a bar while images are decoded; what a reader warns of is said in a line."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bars,
+    ):
+        warnings.simplefilter("always", UserWarning)
+        task = bars.add_task("reading images", total=None)
+        data = open_data(
+            text,
+            size=size,
+            skip_corrupt=skip_corrupt,
+            progress=lambda n, total: bars.update(task, completed=n, total=total),
+        )
+    for warning in caught:
+        print(f"domainwise: {warning.message}", file=sys.stderr)
+    return data
+
+
+def assignments(given: Sequence[str] | None) -> dict[str, Any]:
+    """``--set NAME=VALUE`` as a mapping; a value that is no number, True, False or None is a word."""
+    found = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise InputError(f"cannot read --set {text}: write --set NAME=VALUE, for example --set inner_lr=0.02")
+        try:
+            found[name.strip()] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            found[name.strip()] = value.strip()
+    return found
+
+
+def device_named(text: str) -> str:
+    if text == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(text)
+    except RuntimeError as error:
+        raise InputError(f'"{text}" is no device: use cpu, cuda, cuda:1 or auto') from error
+    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
+        raise InputError(f'"{text}" is not here: torch sees {torch.cuda.device_count()} GPUs; use --device cpu')
+    return text
+
+
+def processes_for(device: str, threads: int) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // threads) if device == "cpu" else 1

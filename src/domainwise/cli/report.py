@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from domainwise.cli import options as o
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that demo, compare or run wrote to.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The file.  [default: FOLDER/report.html]")
+    ] = None,
+    format: o.TableFormat = o.Format.table,
+    quiet: o.Quiet = False,
+) -> None:
+    """Print the table of a folder of results and write its report anew."""
+    import sys
+
+    from domainwise.api import Results
+
+    results = Results.open(folder)
+    path = results.report(output or folder / "report.html")
+    print(results.table(format))
+    if not quiet:
+        print(f"report: {path}", file=sys.stderr)

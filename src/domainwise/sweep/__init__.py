@@ -1,0 +1,1 @@
+"""Many trials: which ones, where their files go, and who runs them."""
