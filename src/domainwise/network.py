@@ -32,11 +32,10 @@ class Network(nn.Module):
 def small_cnn(channels: int, classes: int, width: int = 16) -> Network:
     """Two convolutions with group-norm, for small images and machines without a GPU. Not pretrained."""
     featurizer = nn.Sequential(
-        nn.Conv2d(channels, width, 3, padding=1),
+        nn.Conv2d(channels, width, 3, stride=2, padding=1),
         nn.GroupNorm(4, width),
         nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(width, 2 * width, 3, padding=1),
+        nn.Conv2d(width, 2 * width, 3, stride=2, padding=1),
         nn.GroupNorm(4, 2 * width),
         nn.ReLU(),
         nn.AdaptiveAvgPool2d(4),

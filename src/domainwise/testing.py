@@ -1,0 +1,175 @@
+"""Checks that any algorithm must pass, for ours and for yours: ``check_algorithm(MyIdea)``."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from domainwise.algorithms import Algorithm, create, draw, hypers, names
+from domainwise.losses import Batch
+from domainwise.network import Network
+
+CLASSES = 2
+Check = Callable[[type[Algorithm], dict[str, Any]], None]
+
+
+def check_algorithm(cls: type[Algorithm], **settings: Any) -> None:
+    """Run every check with these hyperparameters; an AssertionError says which promise is broken."""
+    for check in checks():
+        check(cls, settings)
+
+
+def checks() -> list[Check]:
+    """The checks one by one, for a test runner that likes to count them."""
+    return [value for name, value in globals().items() if name.startswith("check_") and value is not check_algorithm]
+
+
+def check_learns(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    algorithm = _made(cls, settings)
+    for step in range(80):
+        metrics = algorithm.update(_batches(algorithm, step))
+    assert "loss" in metrics, f"{cls.__name__}.update() must return a dict with a loss"
+    assert all(isinstance(v, Tensor) and v.dim() == 0 for v in metrics.values()), (
+        "metrics must be tensors of one number"
+    )
+    x, y = _batch(99, 200)
+    accuracy = (algorithm.predict(x).argmax(1) == y).float().mean().item()
+    assert accuracy > 0.9, f"{cls.__name__} learned an easy problem to only {accuracy:.0%}"
+
+
+def check_predicts_one_row_of_logits_per_image(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    algorithm = _made(cls, settings)
+    for size in (1, 7):
+        shape = tuple(algorithm.predict(_batch(0, size)[0]).shape)
+        assert shape == (size, CLASSES), f"{cls.__name__}.predict() gave {shape} for {size} images of {CLASSES} classes"
+
+
+def check_prediction_does_not_train(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    algorithm = _made(cls, settings)
+    before = _parameters(algorithm)
+    algorithm.predict(_batch(0, 5)[0])
+    assert _equal(before, _parameters(algorithm)), f"{cls.__name__}.predict() changed the network"
+    assert algorithm.net.training, f"{cls.__name__}.predict() left the network in evaluation mode"
+
+
+def check_trains_on_one_domain(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    algorithm = _made(cls, settings)
+    loss = algorithm.update(_batches(algorithm, 0, sizes=[8]))["loss"]
+    assert torch.isfinite(loss), f"{cls.__name__} gave a loss of {loss.item()} on a single domain"
+
+
+def check_trains_on_unequal_batches(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    algorithm = _made(cls, settings)
+    loss = algorithm.update(_batches(algorithm, 0, sizes=[8, 3, 5]))["loss"]
+    assert torch.isfinite(loss), f"{cls.__name__} gave a loss of {loss.item()} on batches of 8, 3 and 5"
+
+
+def check_frozen_parameters_stay(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    net = _network()
+    frozen = next(net.parameters()).requires_grad_(False)
+    before = frozen.clone()
+    algorithm = cls(**{"lr": 1e-2, "weight_decay": 0.1, **settings}).setup(net, seed=0)
+    algorithm.update(_batches(algorithm, 0))
+    assert torch.equal(before, frozen), f"{cls.__name__} moved a parameter that requires no gradient"
+
+
+def check_same_seed_same_result(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    runs = []
+    for noise in (1, 2):
+        algorithm = _made(cls, settings)
+        torch.rand(noise)  # the global generator is nobody's business
+        _train(algorithm, range(3))
+        runs.append(_parameters(algorithm))
+    assert _equal(*runs), f"{cls.__name__} gave different weights from the same seed"
+
+
+def check_state_continues_exactly(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    first, second = _made(cls, settings), _made(cls, settings, seed=5)
+    _train(first, range(3))
+    second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+    for algorithm in (first, second):
+        _train(algorithm, range(3, 6))
+    same = _equal(_parameters(first), _parameters(second))
+    assert same, (
+        f"{cls.__name__} went on differently after state_dict() and load_state_dict(): something is missing in it"
+    )
+
+
+def check_precisions(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    double = cls(**{"lr": 1e-2, **settings}).setup(_network().double(), seed=0)
+    loss = double.update(_batches(double, 0, dtype=torch.float64))["loss"]
+    assert loss.dtype == torch.float64, f"{cls.__name__} turned a float64 network's loss into {loss.dtype}"
+    assert torch.isfinite(loss)
+    low = _made(cls, settings)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = low.update(_batches(low, 0))["loss"]
+    assert torch.isfinite(loss), f"{cls.__name__} gave a loss of {loss.item()} under bfloat16 autocast"
+
+
+def check_pickles(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    algorithm = cls(**settings)
+    assert repr(pickle.loads(pickle.dumps(algorithm))) == repr(algorithm)
+
+
+def check_repr_makes_the_same_algorithm(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    algorithm = cls(**{"lr": 0.0123, **settings})
+    if cls.name in names():
+        assert repr(create(repr(algorithm))) == repr(algorithm)
+    assert "0.0123" in repr(algorithm), f"repr({cls.__name__}) does not show a hyperparameter that was set"
+
+
+def check_draws_are_valid(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    for seed in range(20):
+        drawn = draw(cls, seed)
+        assert all(not isinstance(value, np.generic) for value in drawn.values()), f"{cls.__name__} drew a numpy number"
+        cls(**{**drawn, **settings})  # raises a sentence where a draw is outside the range
+    assert all(about.draw is None or field.name in drawn for field, about in hypers(cls).values())
+
+
+def _network() -> Network:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        featurizer = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.ReLU(), nn.Flatten())
+        return Network(featurizer, nn.Linear(36, CLASSES))
+
+
+def _made(cls: type[Algorithm], settings: dict[str, Any], seed: int = 0) -> Algorithm:
+    return cls(**{"lr": 1e-2, **settings}).setup(_network(), seed=seed)
+
+
+def _batch(seed: int, size: int, dtype: torch.dtype = torch.float32) -> Batch:
+    """Images of 8 x 8 whose upper or lower half is bright."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(CLASSES, (size,), generator=generator)
+    x = 0.5 * torch.randn(size, 1, 8, 8, generator=generator)
+    x[:, :, :4] += y.float()[:, None, None, None]
+    x[:, :, 4:] += 1 - y.float()[:, None, None, None]
+    return x.to(dtype), y
+
+
+def _batches(
+    algorithm: Algorithm, step: int, sizes: Sequence[int] = (8, 8, 8), dtype: torch.dtype = torch.float32
+) -> list[Any]:
+    if algorithm.draws == 1:
+        return [_batch(100 * step + i, size, dtype) for i, size in enumerate(sizes)]
+    return [
+        [_batch(100 * step + 10 * k + i, size, dtype) for k in range(algorithm.draws)] for i, size in enumerate(sizes)
+    ]
+
+
+def _train(algorithm: Algorithm, steps: range) -> None:
+    for step in steps:
+        algorithm.update(_batches(algorithm, step))
+
+
+def _parameters(algorithm: Algorithm) -> list[Tensor]:
+    return [p.detach().clone() for p in algorithm.net.parameters()]
+
+
+def _equal(first: list[Tensor], second: list[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
