@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from domainwise.algorithms import parse
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.results import Outcome, outcomes
+from domainwise.results import Outcome, outcomes, told_apart
 from domainwise.sweep.engine import Engine
 from domainwise.sweep.execute import Watch
 from domainwise.sweep.folder import claimed
@@ -33,7 +33,7 @@ class Results:
     @classmethod
     def open(cls, folder: Path | str) -> Results:
         """All that has ended in an output folder."""
-        found = tuple(outcomes(Path(folder)))
+        found = tuple(told_apart(outcomes(Path(folder))))
         if not found:
             raise InputError(f"{folder} has no finished trials: give the folder that a comparison wrote to")
         return cls(found, Path(folder))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,3 +38,25 @@ def outcomes(folder: Path) -> list[Outcome]:
         settings = json.loads((result.parent / "trial.json").read_text(encoding="utf-8"))
         found.append(Outcome(Trial.from_json(settings), json.loads(result.read_text(encoding="utf-8")), result.parent))
     return found
+
+
+def told_apart(found: Iterable[Outcome]) -> list[Outcome]:
+    """The same with labels that say what differs, where one label stands for trials with different settings."""
+    found = list(found)
+    groups: dict[str, list[Trial]] = {}
+    for outcome in found:
+        groups.setdefault(outcome.trial.label, []).append(outcome.trial)
+    differing = {label: [name for name in _SETTINGS if len({getattr(trial, name) for trial in trials}) > 1]
+                 for label, trials in groups.items()}  # fmt: skip
+    return [replace(outcome, trial=_labelled(outcome.trial, differing[outcome.trial.label])) for outcome in found]
+
+
+# What a table does not spread over rows and columns by itself. Hyperparameters are in the label where they were given.
+_SETTINGS = [
+    f.name for f in fields(Trial) if f.compare and f.name not in ("fingerprint", "targets", "hyperparameters", "seed")
+]
+
+
+def _labelled(trial: Trial, differing: list[str]) -> Trial:
+    about = ", ".join(f"{name}={str(getattr(trial, name))[:12]}" for name in differing)
+    return replace(trial, label=f"{trial.label} [{about}]") if about else trial

@@ -20,7 +20,7 @@ def demo(
         "erm,fish,arith",
         targets="0,75",
         seeds=3,
-        settings=Settings(steps=301, evaluate_every=20),
+        settings=Settings(steps=201, evaluate_every=20),
         output=output or Path("domainwise-demo"),
     )
     Job(comparison, device="cpu", threads=1, processes=2, quiet=quiet, format=format).go()

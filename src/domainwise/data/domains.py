@@ -111,7 +111,10 @@ def fingerprint_of(items: Sequence[Domain], classes: Sequence[str]) -> str:
 
 
 def _images(name: str, x: Any) -> Images:
-    array = np.asarray(x)
+    try:
+        array = np.asarray(x)
+    except ValueError:
+        raise InputError(f'the images of domain "{name}" differ in shape: resize them to one') from None
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
         raise InputError(
             f'the images of domain "{name}" must be uint8 of shape (N, H, W) or (N, H, W, C), '
@@ -122,7 +125,8 @@ def _images(name: str, x: Any) -> Images:
 
 def _labels(name: str, y: Any) -> Labels:
     array = np.asarray(y)
-    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or np.array_equal(array, array.astype(np.int64))):
+    whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool((np.abs(array) < np.inf).all()))
+    if array.ndim != 1 or not whole or not np.array_equal(array, np.floor(array)):
         raise InputError(
             f'the labels of domain "{name}" must be a row of whole numbers, got {array.dtype} {array.shape}'
         )
@@ -133,13 +137,15 @@ def _validate(data: Domains) -> None:
     if len(data.items) < 2:
         raise InputError(
             f"{data.name} has only one domain ({', '.join(data.names)}): generalizing to an unseen domain needs "
-            "at least one to train on and one to hold out; a domain is a folder of class folders"
+            "at least one to train on and one to hold out"
         )
     seen: dict[str, str] = {}
     for domain in data.items:
         key = unicodedata.normalize("NFKC", domain.name).casefold()
         if key in seen:
-            raise InputError(f'domains "{seen[key]}" and "{domain.name}" of {data.name} are the same name: rename one')
+            # ascii() shows what the eye cannot see: composed against decomposed letters, wide ones, capitals
+            pair = f'"{seen[key]}" and "{domain.name}" ({seen[key]!a} and {domain.name!a})'
+            raise InputError(f"domains {pair} of {data.name} read as the same name: rename one")
         seen[key] = domain.name
         _validate_domain(data, domain)
     present = {int(label) for domain in data.items for label in np.unique(domain.labels)}

@@ -1,4 +1,4 @@
-"""Minibatches: drawn with replacement, one generator per source domain, so that no domain's draws depend on another's."""
+"""Minibatches, drawn with replacement. Every source domain has its own generator: no draw depends on another's."""
 
 from __future__ import annotations
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from domainwise.data.domains import Domains
+from domainwise.errors import InputError
 
 
 def open_data(
@@ -15,6 +17,8 @@ def open_data(
         from domainwise.data.digits import digits
 
         return digits()
+    if not Path(text).exists():
+        raise InputError(f'"{text}" is neither a folder nor embedded data: give a folder of domain folders, or digits')
     from domainwise.data.folders import folders
 
     return folders(text, size=size, skip_corrupt=skip_corrupt, progress=progress)

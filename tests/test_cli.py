@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from made_data import image_folder
+
+from domainwise import __version__
+from domainwise.__main__ import main
+
+
+@pytest.fixture
+def domainwise(monkeypatch, tmp_path, capsys):
+    """The command, run in this process and in an empty folder: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["domainwise", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()  # ends in sys.exit, like every command
+        said = capsys.readouterr()
+        return int(end.value.code or 0), said.out, said.err
+
+    return call
+
+
+SHORT = ["--targets", "75", "--seeds", 1, "--steps", 3, "--processes", 1]
+
+
+def compare(*more: object) -> list[object]:
+    return ["compare", "--data", "digits", "--algorithms", "erm,arith", *SHORT, *more]
+
+
+def outside(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "domainwise", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_from_outside_a_comparison_makes_a_table_and_a_report(tmp_path: Path) -> None:
+    end = outside(*compare("-o", "out"), cwd=tmp_path)
+    assert end.returncode == 0, end.stderr
+    assert "erm" in end.stdout
+    assert "arith" in end.stdout
+    assert "[2/2]" in end.stderr
+    assert (tmp_path / "out" / "report.html").exists()
+    again = outside(*compare("-o", "out"), cwd=tmp_path)
+    assert "2 of them are in out already and are not repeated" in again.stderr
+    assert again.stdout == end.stdout
+
+
+def test_help_starts_without_torch_and_in_half_its_time(tmp_path: Path) -> None:
+    def seconds(*command: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *command], check=True, capture_output=True, cwd=tmp_path)
+        return time.perf_counter() - start
+
+    loaded = "import sys; from domainwise.cli import app; sys.exit(any(m in sys.modules for m in ('torch', 'numpy')))"
+    subprocess.run([sys.executable, "-c", loaded], check=True)
+    help_, torch_ = (
+        min(seconds(*command) for _ in range(3)) for command in (("-m", "domainwise", "--help"), ("-c", "import torch"))
+    )
+    assert help_ < torch_ / 2
+
+
+def test_version_and_help(domainwise) -> None:
+    assert domainwise("--version") == (0, f"domainwise {__version__}\n", "")
+    code, out, _ = domainwise("--help")
+    assert code == 0
+    assert all(command in out for command in ("demo", "compare", "run", "report", "algorithms"))
+    assert domainwise("--show-completion")[0] in (0, 1)
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "markdown", "table"])
+def test_only_the_table_is_on_standard_output(domainwise, form: str) -> None:
+    code, out, err = domainwise(*compare("--format", form, "-o", "out"))
+    assert code == 0
+    assert "report: " in err
+    assert "report: " not in out
+    if form == "json":
+        json.loads(out)
+    if form == "csv":
+        assert len(list(csv.DictReader(io.StringIO(out)))) >= 2
+
+
+def test_quiet_says_nothing_but_the_result(domainwise) -> None:
+    code, out, err = domainwise(*compare("--quiet"))
+    assert (code, err) == (0, "")
+    assert "arith" in out
+
+
+def test_a_dry_run_runs_nothing(domainwise, tmp_path: Path) -> None:
+    code, out, _ = domainwise(*compare("--dry-run", "-o", "out"))
+    assert code == 0
+    assert "2 trials to run" in out
+    assert not (tmp_path / "out").exists()
+
+
+def test_own_folders_with_strange_names_go_all_the_way_to_the_report(domainwise, tmp_path: Path) -> None:
+    root = image_folder(tmp_path / "mine", ("<script>alert(1)", "a b", "ünï"))
+    code, out, err = domainwise(
+        "compare", "--data", root, "--algorithms", "erm,fish", "--targets", "all", "--seeds", 1, "--steps", 3,
+        "--size", 16, "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "not pretrained" in err
+    assert "ünï" in out
+    assert "<script>alert(1)" not in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_third_partys_algorithm_runs_from_its_file(domainwise, tmp_path: Path) -> None:
+    (tmp_path / "my_idea.py").write_text(
+        "from domainwise.algorithms import Algorithm, algorithm, hyper\n"
+        "@algorithm\n"
+        "class MyIdea(Algorithm):\n"
+        "    strength: float = hyper(0.1, least=0)\n"
+    )
+    code, out, err = domainwise(
+        "compare", "--algorithms", "erm,my_idea.py:MyIdea(strength=0.2)", "--data", "digits", *SHORT
+    )
+    assert code == 0, err
+    assert "MyIdea(strength=0.2)" in out
+
+
+def test_one_trial_by_itself(domainwise) -> None:
+    code, out, _ = domainwise("run", "--data", "digits", "--algorithm", "arith", "--target", "0", "--steps", 3)
+    assert code == 0
+    assert "arith" in out
+
+
+def test_a_diverging_trial_ends_with_a_sentence_and_the_others_go_on(domainwise) -> None:
+    algorithms = "erm,arith(lr=1e30,inner_lr=1e30)"
+    code, out, err = domainwise("compare", "--data", "digits", "--algorithms", algorithms, *SHORT[:4], "--steps", 12)
+    assert code == 1
+    assert "diverged at" in out
+    assert "try a smaller inner_lr" in err
+    assert "Traceback" not in err
+
+
+def test_a_report_can_be_made_again(domainwise, tmp_path: Path) -> None:
+    domainwise(*compare("-o", "out"))
+    (tmp_path / "out" / "report.html").unlink()
+    code, out, _ = domainwise("report", "out")
+    assert code == 0
+    assert "arith" in out
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_algorithms_are_listed_with_their_hyperparameters(domainwise) -> None:
+    code, out, _ = domainwise("algorithms")
+    assert code == 0
+    assert all(word in out for word in ("erm", "arith", "inner_lr", "weight_decay"))
+    assert "fish" not in domainwise("algorithms", "erm")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (compare("--algorithms", "arih"), 'there is no algorithm "arih": did you mean arith'),
+        (compare("--algorithms", "arith(inner_lr=-1)"), "inner_lr must be 0 or more"),
+        (compare("--set", "inner_lr"), "write --set NAME=VALUE"),
+        (compare("--set", "iner_lr=1"), 'has a hyperparameter "iner_lr"'),
+        (compare("--targets", "76"), '"76" is no domain of digits: did you mean 75'),
+        (compare("--data", "nowhere"), "nowhere"),
+        (compare("--device", "cuda:99"), "use --device cpu"),
+        (compare("--device", "abacus"), '"abacus" is no device'),
+        (["report", "nowhere"], "nowhere has no finished trials"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_exit_code_2(domainwise, tmp_path: Path, arguments: list, sentence: str) -> None:
+    code, _, err = domainwise(*arguments)
+    assert code == 2
+    assert sentence in err
+    assert err.startswith("domainwise: ")
+    assert "Traceback" not in err
+    assert not (tmp_path / "domainwise-runs").exists()
+
+
+def test_bad_folders_are_sentences(domainwise, tmp_path: Path) -> None:
+    root = image_folder(tmp_path / "mine", ("a", "b"))
+    ask = ["compare", "--data", root, "--algorithms", "erm", "--seeds", 1, "--steps", 2, "--size", 8, "-o", "out"]
+    (root / "a" / "cat" / "0.png").write_bytes(b"no image")
+    code, _, err = domainwise(*ask)
+    assert (code, "a/cat/0.png" in err.replace("\\", "/"), "--skip-corrupt" in err) == (2, True, True)
+    code, _, err = domainwise(*ask, "--skip-corrupt")
+    assert code == 0
+    assert "0.png" in err
+    shutil.rmtree(root / "b" / "dog")
+    code, _, err = domainwise(*ask, "--skip-corrupt")
+    assert code == 2
+    assert 'domain "b" has no class "dog"' in err
+    shutil.rmtree(root / "b")
+    assert "only one domain" in domainwise(*ask)[2]

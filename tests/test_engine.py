@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from made_data import stripes
+
+from domainwise import InputError, compare
+from domainwise.api import Results, prepare
+from domainwise.sweep.engine import Engine
+from domainwise.sweep.folder import claimed
+from domainwise.sweep.plan import Settings
+
+DATA = stripes()
+SHORT = {"targets": "c", "seeds": 2, "steps": 8}
+
+
+def numbers(results: Results) -> dict[str, object]:
+    return {outcome.trial.id: outcome.result["selected"] for outcome in results.outcomes}
+
+
+def test_processes_give_the_same_numbers_as_this_process(tmp_path: Path) -> None:
+    here = compare(DATA, ["erm", "arith"], **SHORT, output=tmp_path / "here")
+    apart = compare(DATA, ["erm", "arith"], **SHORT, output=tmp_path / "apart", processes=2)
+    assert len(here.outcomes) == 4
+    assert numbers(here) == numbers(apart)
+
+
+def test_the_same_comparison_again_adds_what_is_missing_and_repeats_nothing(tmp_path: Path) -> None:
+    started: list[str] = []
+
+    def watch(trial, event) -> None:
+        if "result" in event:
+            started.append(f"{trial.label} {trial.seed}")
+
+    compare(DATA, "erm", **SHORT, output=tmp_path, watch=watch)
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trials/*/result.json")}
+    results = compare(DATA, "erm,fish", **SHORT, output=tmp_path, watch=watch)
+    assert started == ["erm 0", "erm 1", "fish 0", "fish 1"]
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+    assert len(results.outcomes) == 4
+
+
+def test_a_trial_without_a_result_is_run_again_from_clean_records(tmp_path: Path) -> None:
+    first = compare(DATA, "erm", **SHORT, output=tmp_path)
+    outcome = first.outcomes[0]
+    records = outcome.records()
+    (outcome.folder / "result.json").unlink()
+    again = compare(DATA, "erm", **SHORT, output=tmp_path)
+    assert numbers(first) == numbers(again)
+    assert [r["step"] for r in again.outcomes[0].records()] == [r["step"] for r in records]
+
+
+FATAL = """
+import os, signal
+from pathlib import Path
+from domainwise.algorithms import Algorithm, algorithm
+
+@algorithm
+class Fatal(Algorithm):
+    def update(self, batches):
+        mark = Path(__file__).with_suffix(".died")
+        if not mark.exists() or {always}:
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().update(batches)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL on Windows")
+@pytest.mark.parametrize("always", [False, True])
+def test_a_killed_process_costs_at_most_its_own_trial(tmp_path: Path, always: bool) -> None:
+    file = tmp_path / "fatal.py"
+    file.write_text(FATAL.format(always=always))
+    specs = f"{file}:Fatal,erm"
+    results = compare(DATA, specs, targets="c", seeds=1, steps=4, output=tmp_path / "out", processes=2)
+    status = {outcome.trial.label: outcome.result["status"] for outcome in results.outcomes}
+    assert status == {"Fatal": "failed" if always else "finished", "erm": "finished"}
+    if always:
+        assert f"exit code {-signal.SIGKILL}" in results.troubled[0].result["message"]
+        assert "failed" in results.table()
+
+
+def test_what_an_algorithm_prints_does_not_disturb_its_process(tmp_path: Path) -> None:
+    file = tmp_path / "chatty.py"
+    text = FATAL.split("    def")[0].replace("Fatal", "Chatty")
+    file.write_text(text + '    def advice(self):\n        return ""\n    print("{not json")\n')
+    results = compare(DATA, f"{file}:Chatty,erm", targets="c", seeds=1, steps=2, output=tmp_path / "o", processes=2)
+    assert not results.troubled
+
+
+def test_results_can_be_opened_framed_and_reported(tmp_path: Path) -> None:
+    compare(DATA, "erm,arith", **SHORT, output=tmp_path)
+    results = Results.open(tmp_path)
+    frame = results.frame()
+    assert len(frame) == 4
+    assert set(frame["algorithm"]) == {"erm", "arith"}
+    assert "arith" in results.table("markdown")
+    page = results.report(tmp_path / "report.html")
+    assert "arith" in page.read_text()
+
+
+def test_trials_with_other_settings_are_told_apart(tmp_path: Path) -> None:
+    for steps in (2, 4):
+        compare(DATA, "erm", targets="c", seeds=1, steps=steps, output=tmp_path)
+    labels = {outcome.trial.label for outcome in Results.open(tmp_path).outcomes}
+    assert labels == {"erm [steps=2]", "erm [steps=4]"}
+
+
+def test_a_failed_trial_is_repeated_only_when_asked(tmp_path: Path) -> None:
+    file = tmp_path / "fails.py"
+    file.write_text(FATAL.split("        mark")[0].replace("Fatal", "Fails") + '        raise RuntimeError("oh no")\n')
+    comparison = prepare(
+        DATA, f"{file}:Fails", targets="c", seeds=1, settings=Settings(steps=2), output=tmp_path / "out"
+    )
+    assert len(comparison.missing()) == 1
+    results = comparison.run(Engine(), lambda trial, event: None)
+    assert "RuntimeError: oh no" in results.troubled[0].result["message"]
+    assert "oh no" in (results.outcomes[0].folder / "error.txt").read_text()
+    assert not comparison.missing()
+    assert len(comparison.missing(retry_failed=True)) == 1
+
+
+def test_settings_given_to_all_reach_those_that_have_them_and_yield_to_what_is_written() -> None:
+    settings = Settings(given={"inner_lr": 0.02, "lr": 0.5})
+    trials = prepare(DATA, "erm,arith,fish(inner_lr=0.03)", targets="c", seeds=1, settings=settings).trials
+    found = {trial.label: (trial.hyperparameters["lr"], trial.hyperparameters.get("inner_lr")) for trial in trials}
+    assert found == {"erm": (0.5, None), "arith": (0.5, 0.02), "fish(inner_lr=0.03)": (0.5, 0.03)}
+    with pytest.raises(InputError, match='has a hyperparameter "iner_lr"'):
+        prepare(DATA, "erm,arith", settings=Settings(given={"iner_lr": 1}))
+
+
+def test_the_default_folder_is_shared_by_what_belongs_in_one_table() -> None:
+    def folder(algorithms: str, **settings) -> Path:
+        return prepare(DATA, algorithms, seeds=settings.pop("seeds", 3), settings=Settings(**settings)).folder
+
+    assert folder("erm") == folder("arith,fish") == folder("erm", seeds=1)
+    assert folder("erm") != folder("erm", steps=7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"targets": "nowhere"}, '"nowhere" is no domain of stripes'),
+        ({"seeds": 0}, "seeds says how many"),
+        ({"steps": 0}, "steps must be 1 or more"),
+        ({"algorithms": ""}, "no algorithm was named"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_a_sentence(tmp_path: Path, arguments: dict, sentence: str) -> None:
+    with pytest.raises(InputError) as error:
+        compare(DATA, **{"algorithms": "erm", **SHORT, **arguments}, output=tmp_path / "out")
+    assert sentence in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_foreign_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.doc").write_text("dear")
+    with pytest.raises(InputError, match=r"not from domainwise \(thesis.doc\)"):
+        compare(DATA, "erm", **SHORT, output=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.doc"]
+
+
+def test_other_data_under_the_same_name_is_refused(tmp_path: Path) -> None:
+    compare(DATA, "erm", **SHORT, output=tmp_path)
+    with pytest.raises(InputError, match="the images or labels have changed"):
+        compare(stripes(size=40), "erm", **SHORT, output=tmp_path)
+
+
+def test_two_processes_on_one_folder_are_refused(tmp_path: Path) -> None:
+    with claimed(tmp_path, DATA), pytest.raises(InputError, match=f"another process .pid {os.getpid()}"):
+        compare(DATA, "erm", **SHORT, output=tmp_path)
+    compare(DATA, "erm", **SHORT, output=tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write to the output folder"):
+        compare(DATA, "erm", **SHORT, output=tmp_path / "file" / "out")

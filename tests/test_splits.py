@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from domainwise.data.splits import seed_hash, split
+
+# position of the domain: (images, first of the main part, first of the hold-out), as DomainBed splits PACS with seed 0
+PACS = {
+    0: (2048, [895, 510, 1575, 933, 362], [548, 677, 1997, 977, 1553]),
+    1: (2344, [1129, 1175, 567, 1786, 1706], [1488, 562, 461, 570, 2092]),
+    2: (1670, [764, 1046, 1426, 934, 1545], [1441, 1432, 282, 669, 637]),
+    3: (3929, [2874, 719, 2027, 468, 2746], [2743, 2083, 2744, 3449, 1159]),
+}
+
+
+@pytest.mark.parametrize(
+    ("parts", "seed"),
+    [
+        ((0, 0), 894182419),
+        ((0, 1), 1514274641),
+        ((0, 2), 1325548499),
+        ((0, 3), 1796103049),
+        ((0, 4), 1773288162),
+        ((0, 5), 1833038383),
+        ((1, 0), 785910682),
+        (("PACS", "ERM", [0], 0, 0), 94828300),
+    ],
+)
+def test_a_seed_hash_is_the_published_one(parts: tuple[object, ...], seed: int) -> None:
+    assert seed_hash(*parts) == seed
+
+
+@pytest.mark.parametrize("position", PACS)
+def test_pacs_is_split_image_for_image_as_published(position: int) -> None:
+    size, first_main, first_held = PACS[position]
+    main, held = split(size, 0.2, seed=0, position=position)
+    assert main[:5].tolist() == first_main
+    assert held[:5].tolist() == first_held
+
+
+def test_the_parts_of_pacs_have_the_published_sizes() -> None:
+    parts = [split(size, 0.2, seed=0, position=position) for position, (size, _, _) in PACS.items()]
+    assert [(len(held), len(main)) for main, held in parts] == [(409, 1639), (468, 1876), (334, 1336), (785, 3144)]
+
+
+@pytest.mark.parametrize(("size", "holdout"), [(0, 0.2), (1, 0.2), (7, 0.5), (100, 0.0), (100, 0.29)])
+def test_every_image_is_in_exactly_one_part(size: int, holdout: float) -> None:
+    main, held = split(size, holdout, seed=3, position=1)
+    assert sorted([*main, *held]) == list(range(size))
+    assert len(held) == int(size * holdout)
+
+
+def test_the_split_depends_on_the_seed_and_the_position_and_on_no_global_state() -> None:
+    np.random.seed(1)
+    first, again = (split(50, 0.2, seed=0, position=0)[1] for _ in range(2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, split(50, 0.2, seed=1, position=0)[1])
+    assert not np.array_equal(first, split(50, 0.2, seed=0, position=1)[1])
