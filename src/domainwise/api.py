@@ -113,7 +113,7 @@ def default_folder(command: str, trial: Trial) -> Path:
     return Path("domainwise-runs") / f"{command}-{digest}"
 
 
-_SHARED = {"data", "fingerprint", "network", "batch", "steps", "holdout", "evaluate_every"}
+_SHARED = {"data", "fingerprint", "size", "network", "batch", "steps", "holdout", "evaluate_every"}
 
 
 def compare(

@@ -24,6 +24,7 @@ class Trial:
     algorithm: str  # "arith", or "my_idea.py:MyIdea"
     hyperparameters: Mapping[str, Value]  # every one of them, resolved
     source: str = ""  # sha256 of a third party's file
+    size: int = 0  # side of the images that are trained on
     network: str = "small"
     batch: int = 32  # images of each domain in one minibatch
     steps: int = 300

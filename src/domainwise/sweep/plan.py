@@ -54,6 +54,7 @@ def plan(
                     algorithm=spec.name,
                     hyperparameters=resolved(spec, settings),
                     source=spec.source,
+                    size=data.shape[0],
                     seed=seed,
                     label=spec.label,
                     file=spec.file,
