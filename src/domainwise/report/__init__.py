@@ -1,0 +1,1 @@
+"""What came of a set of trials, for people to read: tables, figures and one self-contained page."""

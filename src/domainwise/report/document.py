@@ -1,0 +1,80 @@
+"""The report: one HTML file that needs nothing else, no network and no script to be read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from domainwise.errors import InputError
+from domainwise.report import facts, figures
+from domainwise.report.grid import arrange
+from domainwise.report.headline import headline
+from domainwise.report.tables import accuracy_table, percent
+from domainwise.results import Outcome
+
+
+def write(outcomes: Sequence[Outcome], path: Path, *, title: str | None = None) -> Path:
+    """Write the report to ``path``, which holds either the whole page or what was there before."""
+    if path.is_dir():
+        raise InputError(f'The report needs the name of a file and "{path}" is a folder: try "{path / "report.html"}"')
+    page = render(outcomes, title=title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def render(outcomes: Sequence[Outcome], *, title: str | None = None) -> str:
+    """The page as text; the same outcomes give the same page."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    pages = Environment(
+        loader=PackageLoader("domainwise.report", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.filters["percent"] = lambda fraction: "\N{EN DASH}" if fraction is None else percent(fraction)
+    script = pages.get_template("sorting.js").render()
+    page = pages.get_template("report.html").render(
+        title=title or _title(outcomes), script=script, script_hash=_digest(script), **_content(outcomes)
+    )
+    return page + "\n"
+
+
+def _title(outcomes: Sequence[Outcome]) -> str:
+    data = facts.listed(outcome.trial.data for outcome in outcomes)
+    return f"Domain generalization on {data}" if outcomes else "Domain generalization"
+
+
+def _digest(script: str) -> str:
+    """What lets a browser run this script and no other."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    grid, table = arrange(outcomes), accuracy_table(outcomes)
+    looks = figures.styles(grid)
+    return {
+        "headline": headline(table),
+        "asked": facts.asked(outcomes),
+        "table": table,
+        "legend": looks,
+        "accuracies": figures.accuracies(table),
+        "curves": figures.learning_curves(grid),
+        "banded": len(looks) <= figures.BANDS,
+        "lines": facts.lines(outcomes),
+        "settings": facts.settings(outcomes),
+        "versions": facts.versions(outcomes),
+        "hyperparameters": facts.hyperparameters(outcomes),
+        "main_part": facts.listed(f"{1 - outcome.trial.holdout:.0%}" for outcome in outcomes),
+    }

@@ -1,0 +1,87 @@
+"""Outcomes sorted into algorithm, target and seed: the order every table and figure shares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from domainwise.results import Outcome
+from domainwise.trial import Trial
+
+Group = Mapping[int, Outcome]  # seed -> outcome
+Grid = Mapping[str, Mapping[str, Group]]  # algorithm -> target -> group; every algorithm has every target
+
+
+def label(trial: Trial) -> str:
+    return trial.label or trial.algorithm
+
+
+def target(trial: Trial) -> str:
+    return "+".join(trial.targets)
+
+
+def accuracy(outcome: Outcome) -> float | None:
+    """Target accuracy at the selected step; None for a trial that did not finish, whatever it reached before."""
+    selected = outcome.result.get("selected") or {}
+    found: float | None = selected.get("target")
+    return found if outcome.result["status"] == "finished" else None
+
+
+def natural(names: Iterable[str]) -> list[str]:
+    """Alphabetical, with the numbers in names compared as numbers: "15" before "105"."""
+    return sorted(set(names), key=lambda name: (_pieces(name), name))
+
+
+def ordered(algorithms: Iterable[str]) -> list[str]:
+    """By name, with "erm", the baseline, first."""
+    return sorted(natural(algorithms), key=lambda name: name != "erm")
+
+
+def _pieces(name: str) -> list[str | int]:
+    # re.split with a group alternates text and digits, so equal positions have equal types
+    return [int(piece) if at % 2 else piece for at, piece in enumerate(re.split(r"(\d+)", name))]
+
+
+def arrange(outcomes: Sequence[Outcome]) -> Grid:
+    """Every algorithm on every target; the group is empty where nothing was run.
+
+    Where a seed has several trials, as in a search, the one with the best validation accuracy counts.
+    """
+    several = len({outcome.trial.data for outcome in outcomes}) > 1
+    cells: dict[tuple[str, str], dict[int, Outcome]] = {}
+    for outcome in sorted(outcomes, key=_standing):  # the best comes last and stays
+        trial = outcome.trial
+        column = f"{trial.data}: {target(trial)}" if several else target(trial)
+        cells.setdefault((label(trial), column), {})[trial.seed] = outcome
+    algorithms = ordered(name for name, _ in cells)
+    targets = natural(column for _, column in cells)
+    return {
+        name: {column: dict(sorted(cells.get((name, column), {}).items())) for column in targets} for name in algorithms
+    }
+
+
+def _standing(outcome: Outcome) -> tuple[bool, float, str]:
+    selected = outcome.result.get("selected") or {}
+    return accuracy(outcome) is not None, selected.get("validation") or 0.0, outcome.trial.id
+
+
+def losses(group: Group) -> str:
+    """Which seeds have no accuracy and why: "1 of 3 diverged at 120", or without the count where no seed is left."""
+    reasons: dict[str, list[int]] = {}
+    for outcome in group.values():
+        if accuracy(outcome) is None:
+            reasons.setdefault(_reason(outcome), []).append(outcome.result.get("step") or 0)
+    lost = sum(len(steps) for steps in reasons.values())
+    return ", ".join(
+        (f"{len(steps)} of {len(group)} " if len(reasons) > 1 or lost < len(group) else "") + _said(reason, steps)
+        for reason, steps in sorted(reasons.items())
+    )
+
+
+def _reason(outcome: Outcome) -> str:
+    status: str = outcome.result["status"]
+    return "without an accuracy" if status == "finished" else status
+
+
+def _said(reason: str, steps: list[int]) -> str:
+    return f"diverged at {', '.join(map(str, sorted(set(steps))))}" if reason == "diverged" else reason

@@ -1,0 +1,87 @@
+"""One picture as SVG text to put into a page: transparent, in the page's own ink and font, safe for any name."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK = "#010203"  # stands for the colour of the page's text until the picture is written
+# Okabe and Ito's colours, told apart with every kind of colour vision; without black and yellow, which vanish on a page
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+SETTINGS = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a domain may be called $x$
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": INK,
+    "grid.alpha": 0.13,
+    "grid.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "xtick.major.size": 3,
+    "ytick.major.size": 0,
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    svg: str
+
+
+def panel(title: str, described: str, height: float, draw: Callable[[Axes], None]) -> Panel:
+    """Four inches wide; ``described`` is for readers who do not see it and unlike that of any other panel of a page."""
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    file = io.StringIO()
+    # "default" first: a user's own style sheet must not change the report
+    with matplotlib.style.context(["default", {**SETTINGS, "svg.hashsalt": described}]), warnings.catch_warnings():
+        # the font that only measures the text need not have every letter
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure = Figure(figsize=(4, height), layout="constrained")
+        draw(figure.subplots())
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    return Panel(title, _embedded(file.getvalue(), described))
+
+
+def css(colour: str) -> str:
+    """What a page may turn into another colour where it is dark: --series-1 to --series-6, and its own ink."""
+    if colour == INK:
+        return "currentColor"
+    return f"var(--series-{COLOURS.index(colour) + 1}, {colour})" if colour in COLOURS else colour
+
+
+def _embedded(svg: str, described: str) -> str:
+    """Without what makes it a file, a fixed size, ids that another picture has too and styles that leak into a page."""
+    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg[svg.index("<svg") :], count=1, flags=re.DOTALL)
+    body = re.sub(r'<g id="[^"]*"', "<g", body)
+    body = re.sub(r'(?<=: )#[0-9a-f]{6}(?=[;"])', lambda found: css(found.group()), body)
+    body = re.sub(r'(<text style="[^"]*?)font-family: [^;"]*;? ?', r"\1", body)
+    body = re.sub(r'(<text style="[^"]*?font: [^;"]*?px) [^;"]*', rf"\1 {FAMILY}", body)  # how older matplotlib says it
+    body = re.sub(r"\s+", " ", body).replace("> <", "><")
+    box = re.search(r'viewBox="[^"]*"', body)
+    assert box is not None
+    opening = f'<svg {box.group()} role="img" aria-label="{escape(described)}"'
+    inherited = f'font-family="{FAMILY}" stroke-linejoin="round"'
+    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return f"{opening} {inherited} {spaces}>{body[body.index('>') + 1 :]}".strip()

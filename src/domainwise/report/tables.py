@@ -1,0 +1,205 @@
+"""Accuracies as a table: for a terminal, a paper, a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from statistics import fmean, pstdev
+from typing import TYPE_CHECKING
+
+from domainwise.errors import InputError, closest
+from domainwise.report import formats
+from domainwise.report.grid import Grid, Group, accuracy, arrange, label, losses, target
+from domainwise.results import Outcome
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import rich.table
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One algorithm on one target. Accuracies are fractions, unrounded; None where there is nothing to say."""
+
+    mean: float | None = None
+    error: float | None = None  # standard error over seeds
+    n: int = 0
+    values: Mapping[int, float] | None = None  # seed -> accuracy
+    note: str = ""
+    rank: int = 0  # 1 for the best of the column, 2 for the second best
+    lost: int = 0  # seeds that diverged or failed
+
+    @property
+    def number(self) -> str:
+        if self.mean is None:
+            return ""
+        return percent(self.mean) + ("" if self.error is None else f" ± {percent(self.error)}")
+
+    @property
+    def text(self) -> str:
+        return self.with_number(self.number)
+
+    def with_number(self, number: str) -> str:
+        """The cell's text with its number written in another way: aligned, emphasised."""
+        if self.mean is None:
+            return self.note or "\N{EN DASH}"
+        return f"{number} ({self.note})" if self.note else number
+
+
+@dataclass(frozen=True)
+class Row:
+    algorithm: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """``columns`` are the targets, then "Avg" over them, then "validation", which is what chose the steps."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    caption: str
+
+    @property
+    def marked(self) -> bool:
+        return any(cell.rank for row in self.rows for cell in row.cells)
+
+    def render(self, format: str = "table") -> str:
+        known: dict[str, Callable[[Table], str]] = {
+            "table": formats.as_text,
+            "csv": formats.as_csv,
+            "json": formats.as_json,
+            "markdown": formats.as_markdown,
+        }
+        if format not in known:
+            raise InputError(f'There is no table format "{format}": {closest(format, known)}')
+        return known[format](self)
+
+    def rich(self) -> rich.table.Table:
+        """For a terminal with colours: the best bold, the second best underlined."""
+        return formats.as_rich(self)
+
+
+def percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f}"
+
+
+def accuracy_table(outcomes: Sequence[Outcome]) -> Table:
+    """Mean target accuracy of every algorithm on every target, with the standard error over seeds."""
+    grid = arrange(outcomes)
+    seeds = max((len(group) for groups in grid.values() for group in groups.values()), default=0)
+    rows = [
+        Row(name, (*cells, _average(cells), _validation(groups)))
+        for name, groups in grid.items()
+        for cells in [tuple(_cell(group, seeds) for group in groups.values())]
+    ]
+    targets = tuple(next(iter(grid.values()), {}))
+    return Table((*targets, "Avg", "validation"), _ranked(rows), _caption(rows, outcomes, grid))
+
+
+def _cell(group: Group, seeds: int) -> Cell:
+    found = {seed: accuracy(outcome) for seed, outcome in group.items()}
+    values = {seed: value for seed, value in found.items() if value is not None}
+    fewer = "" if not values or len(group) == seeds else f"{len(group)} seed{'s' * (len(group) > 1)}"
+    return Cell(
+        mean=fmean(values.values()) if values else None,
+        error=standard_error(list(values.values())),
+        n=len(values),
+        values=values,
+        note=losses(group) or fewer,
+        lost=len(group) - len(values),
+    )
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """Population standard deviation over the root of the count, as published tables of this field have it."""
+    return pstdev(values) / sqrt(len(values)) if len(values) > 1 else None
+
+
+def _average(cells: Sequence[Cell]) -> Cell:
+    """The mean of the columns' means; its error comes from the seeds that every column has."""
+    means = [cell.mean for cell in cells if cell.mean is not None]
+    if len(means) < len(cells):
+        return Cell()
+    columns = [cell.values or {} for cell in cells]
+    shared = sorted(set.intersection(*(set(values) for values in columns)))
+    values = {seed: fmean(column[seed] for column in columns) for seed in shared}
+    lost = sum(cell.lost for cell in cells)
+    return Cell(
+        mean=fmean(means),
+        error=standard_error(list(values.values())),
+        n=len(values),
+        values=values,
+        note=f"without {lost} of {lost + sum(cell.n for cell in cells)} trials" if lost else "",
+        lost=lost,
+    )
+
+
+def _validation(groups: Mapping[str, Group]) -> Cell:
+    finished = [o.result["selected"] for group in groups.values() for o in group.values() if accuracy(o) is not None]
+    found = [selected["validation"] for selected in finished if selected["validation"] is not None]
+    return Cell(mean=fmean(found), n=len(found)) if found else Cell()
+
+
+def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Mark the best and second best of every column but the last. What prints the same ranks the same."""
+    columns = list(zip(*(row.cells for row in rows), strict=True))
+    marked = [_marked(column) for column in columns[:-1]] + columns[-1:]
+    return tuple(Row(row.algorithm, cells) for row, cells in zip(rows, zip(*marked, strict=True), strict=True))
+
+
+def _marked(column: Sequence[Cell]) -> tuple[Cell, ...]:
+    # a mean over the seeds that survived says little beside one over all of them: it is never marked
+    printed = [None if cell.mean is None or cell.lost else float(percent(cell.mean)) for cell in column]
+    numbers = [number for number in printed if number is not None]
+    if len(numbers) < 2:
+        return tuple(column)
+    ranks = [0 if own is None else 1 + sum(other > own for other in numbers) for own in printed]
+    return tuple(replace(cell, rank=rank if rank < 3 else 0) for cell, rank in zip(column, ranks, strict=True))
+
+
+def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid) -> str:
+    if not rows:
+        return "No trial has come to an end yet."
+    most = max(cell.n for row in rows for cell in row.cells[:-2])
+    groups = [group for groups in grid.values() for group in groups.values()]
+    said = ["Accuracy in percent on the target domain, at the step chosen on the source domains."]
+    if most:
+        said.append(f"± is the standard error over {most} seeds." if most > 1 else "One seed each, hence no errors.")
+    if any(cell.lost for row in rows for cell in row.cells):
+        said.append("Seeds that diverged or failed are left out, and what they leave behind is never marked as best.")
+    if sum(map(len, groups)) < len(outcomes):
+        said.append("Where a seed has several trials, the one with the best validation accuracy counts.")
+    return " ".join(said)
+
+
+def frame(outcomes: Sequence[Outcome]) -> pd.DataFrame:
+    """One row per trial; hyperparameters are the columns ``hyper.<name>``."""
+    import pandas as pd
+
+    columns = ["id", "data", "algorithm", "targets", "seed", "status", "message", "step", "validation_accuracy"]
+    columns += ["target_accuracy", "last_target_accuracy", "seconds"]
+    names = sorted({name for outcome in outcomes for name in outcome.trial.hyperparameters})
+    ordered = sorted(outcomes, key=lambda one: (label(one.trial), one.trial.targets, one.trial.seed, one.trial.id))
+    return pd.DataFrame([_flat(outcome) for outcome in ordered], columns=columns + [f"hyper.{name}" for name in names])
+
+
+def _flat(outcome: Outcome) -> dict[str, object]:
+    trial, result = outcome.trial, outcome.result
+    selected, last = result.get("selected") or {}, result.get("last") or {}
+    return {
+        "id": trial.id,
+        "data": trial.data,
+        "algorithm": label(trial),
+        "targets": target(trial),
+        "seed": trial.seed,
+        "status": result["status"],
+        "message": result.get("message", ""),
+        "step": selected.get("step"),
+        "validation_accuracy": selected.get("validation"),
+        "target_accuracy": selected.get("target"),
+        "last_target_accuracy": last.get("target"),
+        "seconds": result.get("seconds"),
+        **{f"hyper.{name}": value for name, value in trial.hyperparameters.items()},
+    }

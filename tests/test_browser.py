@@ -1,0 +1,116 @@
+"""The report in a real browser: nothing runs that is not ours, nothing sticks out on a phone, dark is dark."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from made_outcomes import Study
+from PIL import Image
+
+from domainwise.report.document import write
+
+pytestmark = pytest.mark.browser
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+QUIET = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--window-size=1280,900",
+)
+SCRIPT = "<script>document.title='broken into'</script>"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report wide enough to overflow, with a domain and an algorithm whose names are programs."""
+    folder = tmp_path_factory.mktemp("report")
+    domains = (SCRIPT, "a-domain-whose-name-is-one-very-long-word-without-any-space", "sketch", "cartoon", "photo")
+    study = Study(folder, domains)
+    for at, target in enumerate(domains[:4]):
+        study.add("erm", 0.7 + at / 100, (target,)).add("arith", 0.72 - at / 100, (target,), label=f"arith({SCRIPT})")
+    study.add("irm", targets=("sketch",), status="diverged", ended=120)
+    return write(study.outcomes, folder / "report.html")
+
+
+def browse(folder: Path, page: Path, *options: str) -> str:
+    if BROWSER is None:
+        pytest.skip("there is no Chromium on this machine")
+    command = [BROWSER, *QUIET, f"--user-data-dir={folder / 'profile'}", *options, page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def asked(folder: Path, page: Path, width: int, script: str) -> str:
+    """What ``script`` finds in ``frame``, which holds the page and may be narrower than any window can be."""
+    inside = html.escape(page.read_text(encoding="utf-8"))
+    around = folder / "around.html"
+    around.write_text(
+        f'<meta charset="utf-8"><iframe style="width:{width}px;height:900px;border:0" srcdoc="{inside}"></iframe>'
+        "<script>onload = () => { const frame = document.querySelector('iframe').contentDocument;"
+        f"document.title = {script}; document.querySelector('iframe').remove(); }}</script>",
+        encoding="utf-8",
+    )
+    return title(browse(folder, around, "--dump-dom"))
+
+
+def title(document: str) -> str:
+    found = re.search(r"<title>(.*?)</title>", document, flags=re.DOTALL)
+    assert found is not None
+    return html.unescape(found.group(1))
+
+
+def test_the_page_renders_and_runs_only_its_own_script(page: Path, tmp_path: Path) -> None:
+    seen = browse(tmp_path, page, "--dump-dom")
+    assert title(seen) == "Domain generalization on digits"
+    assert len(re.findall(r"<script\b", seen)) == 1
+    assert html.escape(SCRIPT, quote=False) in seen
+    assert "<button" in seen  # which the page's own script adds to the list of trials
+
+
+def test_pictures_have_a_size(page: Path, tmp_path: Path) -> None:
+    script = "[...frame.querySelectorAll('figure svg')].map(s => Math.round(s.getBoundingClientRect().height)).join()"
+    heights = [int(height) for height in asked(tmp_path, page, 1280, script).split(",")]
+    assert len(heights) == 5 + 3 * 4  # four targets and their average; three curves for each target
+    assert all(100 < height < 500 for height in heights)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_makes_the_page_scroll_sideways(page: Path, tmp_path: Path, width: int) -> None:
+    assert int(asked(tmp_path, page, width, "frame.documentElement.scrollWidth")) == width
+
+
+def test_a_click_on_a_heading_sorts_the_trials(page: Path, tmp_path: Path) -> None:
+    script = (
+        "(frame.querySelectorAll('.sortable thead button')[5].click(),"
+        "[...frame.querySelectorAll('.sortable tbody tr')].map(row => row.cells[5].textContent.trim()).join())"
+    )
+    *accuracies, last = asked(tmp_path, page, 1280, script).split(",")
+    assert [float(accuracy) for accuracy in accuracies] == [69, 70, 70, 71, 71, 72, 72, 73]
+    assert last == "\N{EN DASH}"
+
+
+@pytest.mark.parametrize(("scheme", "dark"), [(0, True), (1, False)])
+def test_the_page_follows_the_colour_scheme(page: Path, tmp_path: Path, scheme: int, dark: bool) -> None:
+    picture = tmp_path / "page.png"
+    browse(
+        tmp_path,
+        page,
+        f"--blink-settings=preferredColorScheme={scheme}",
+        f"--screenshot={picture}",
+    )
+    with Image.open(picture) as image:
+        background = image.convert("L").getpixel((5, 5))
+        low, high = image.convert("L").getextrema()
+    assert (background < 50) is dark
+    assert high - low > 150  # text against the background
