@@ -1,0 +1,78 @@
+"""Every snippet in the README and the docs runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from made_data import image_folder
+from torch import nn
+
+from domainwise.__main__ import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the docs speak of: photos by domain, and a file with an own algorithm."""
+    image_folder(tmp_path / "photos", ("daylight", "dusk", "night"), count=12)
+    for page in PAGES:
+        for block in blocks(page, "python"):
+            if named := re.match(r"# (\w+\.py)\n", block):
+                (tmp_path / named[1]).write_text(block, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_runs(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("snippet")
+    monkeypatch.setitem(sys.modules, "snippet", module)  # where classes of the snippet are pickled from
+    for block in blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), vars(module))
+
+
+COMMANDS = [
+    (page.name, line)
+    for page in PAGES
+    for block in blocks(page, "bash")
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.startswith("domainwise ")
+]
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_commands_are_understood(page: str, line: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = shlex.split(line, comments=True)
+    if words[1] in ("compare", "run"):
+        words.append("--dry-run")
+    elif words[1] not in ("algorithms", "--version", "--help"):
+        words.append("--help")
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+
+
+def test_the_readmes_diff_of_a_training_loop_trains() -> None:
+    (diff,) = blocks(ROOT / "README.md", "diff")
+    torch.manual_seed(0)
+    x = torch.randn(3, 16, 5)
+    batches = list(zip(x, (x.sum(2) > 0).long(), strict=True))
+    for sign in "-+":
+        program = "\n".join(line[1:] for line in diff.splitlines() if line[:1] in (" ", sign))
+        model = nn.Linear(5, 2)
+        before = nn.functional.cross_entropy(model(x[0]), batches[0][1]).item()
+        exec(program, {"model": model, "loader": [batches] * 300})
+        assert nn.functional.cross_entropy(model(x[0]), batches[0][1]).item() < 0.97 * before

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import domainwise
+
+SOURCE = Path(domainwise.__file__).parent
+
+# Imports point from the right to the left, never back. What stands together may import each other.
+LAYERS = [
+    {"_version", "errors"},
+    {"combine"},
+    {"walk"},
+    {"meta"},
+    {"losses", "averaging", "network", "vision", "weights", "data", "trial", "records", "select", "results"},
+    {"algorithms"},
+    {"capture"},
+    {"loop", "evaluate", "checkpoint"},
+    {"sweep"},
+    {"analysis", "report", "domainbed"},
+    {"api", "testing"},
+    {"paper"},
+    {"cli"},
+    {"__main__"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def imported(file: Path) -> set[str]:
+    """The modules and packages directly below domainwise that a file imports, at the top or inside a function."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "domainwise":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("domainwise."):
+            found.add(str(node.module).split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("domainwise.")}
+    return found
+
+
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for file in SOURCE.rglob("*.py"):
+        own = file.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if own != "__init__":
+            wrong += [f"{own} imports {other}" for other in imported(file) if RANK[other] > RANK[own]]
+    assert not wrong
+
+
+def test_no_module_bears_the_name_of_a_public_function() -> None:
+    modules = {path.stem for path in SOURCE.iterdir()} - {"__init__"}
+    assert not modules & set(domainwise.__all__)
+
+
+def test_every_public_name_can_be_had_and_is_listed() -> None:
+    assert all(getattr(domainwise, name) is not None for name in domainwise.__all__)
+    assert set(domainwise.__all__) <= set(dir(domainwise))
+
+
+def test_the_drop_in_imports_torch_and_nothing_of_ours_beyond_the_core() -> None:
+    script = (
+        "import sys, torch; before = set(sys.modules); from domainwise import MetaOptimizer\n"
+        "new = {m.partition('.')[0] for m in set(sys.modules) - before} - set(sys.stdlib_module_names)\n"
+        "ours = {m for m in set(sys.modules) - before if m.startswith('domainwise.')}\n"
+        "assert new == {'domainwise'}, new\n"
+        "assert ours == {'domainwise.' + m for m in ('_version', 'errors', 'combine', 'walk', 'meta')}, ours"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
