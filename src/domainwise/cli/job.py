@@ -20,6 +20,7 @@ from domainwise.cli.progress import display
 from domainwise.data.domains import Domains
 from domainwise.data.source import open_data
 from domainwise.errors import InputError
+from domainwise.results import Outcome
 from domainwise.sweep.engine import Engine
 
 
@@ -66,13 +67,22 @@ class Job:
 
     def _print(self, results: Results) -> None:
         print(results.table(self.format))
-        for outcome in results.troubled if not self.quiet else ():
-            self._say(f"{outcome.trial.label} on {'+'.join(outcome.trial.targets)}, seed {outcome.trial.seed} "
-                      f"{outcome.result['status']}: {outcome.result['message']}")  # fmt: skip
+        for (label, status), outcomes in troubles(results).items():
+            first = outcomes[0].trial
+            where = f"the first on {'+'.join(first.targets)} with seed {first.seed}"
+            self._say(f"{label}: {len(outcomes)} {status}, {where}: {outcomes[0].result['message']}")
 
     def _say(self, line: str) -> None:
         if not self.quiet:
             print(line, file=sys.stderr, flush=True)
+
+
+def troubles(results: Results) -> dict[tuple[str, str], list[Outcome]]:
+    """What came to no good end, by algorithm: one sentence for each, however many trials it cost."""
+    found: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in results.troubled:
+        found.setdefault((outcome.trial.label, outcome.result["status"]), []).append(outcome)
+    return found
 
 
 def counts(trials: Sequence[Any]) -> str:
