@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 from domainwise.combine import Combine, arithmetic
 from domainwise.errors import InputError
-from domainwise.walk import Buffers, Descent, Rewind, Stateful, total_of
+from domainwise.walk import Buffers, Descent, Rewind, Stateful, laid_out, total_of
 
 Batch = TypeVar("Batch")
 InnerFactory = Callable[[list[nn.Parameter]], Optimizer]
@@ -64,7 +64,7 @@ class MetaOptimizer:
     ) -> None:
         _validate(outer, inner_lr, inner_steps, inner, module, buffers)
         self.outer = outer
-        self.inner: Optimizer | None = None  # made when the first round knows which parameters walk
+        self.inner: Optimizer | None = None  # made by the first round
         self.combine: Combine = arithmetic() if combine is None else combine
         self.inner_lr = inner_lr
         self.inner_steps = inner_steps
@@ -108,11 +108,12 @@ class MetaOptimizer:
         ``names`` are what errors call the legs by. Returns the losses in the order of the visits.
         """
         params = self._walking()
-        inner = self._inner_for(params)
+        inner = self._inner()
         total = total_of(self.combine, len(legs), len(params))
         buffers = Buffers(self._module, self._buffers)
         met: list[Tensor] = []
-        with Rewind(params, inner, buffers, moves=inner is not None or self.inner_lr != 0) as home:
+        moves = inner is not None or self.inner_lr != 0
+        with Rewind(params, self._held(), inner, buffers, moves) as home:
             mover = (
                 Descent(params, self.inner_lr, total)
                 if inner is None
@@ -129,8 +130,8 @@ class MetaOptimizer:
                     torch.clear_autocast_cache()  # low-precision copies of weights that have just moved
                 mover.leave_leg(i)
                 buffers.leave_leg()
-        for p, direction in zip(params, total.direction(), strict=True):
-            p.grad = direction
+            for p, direction in zip(params, laid_out(total.direction(), params), strict=True):
+                p.grad = direction
         return met
 
     def state_dict(self) -> dict[str, Any]:
@@ -144,37 +145,43 @@ class MetaOptimizer:
         self.outer.load_state_dict(state["outer"])
         self.inner = None
         if state["inner"] is not None:
-            inner = self._inner_for(self._walking())
+            inner = self._inner()
             if inner is None:
                 raise InputError("this state has an inner optimizer's memory, but the walk here has no `inner`")
             inner.load_state_dict(state["inner"])
-        self.generator.set_state(state["order"])
+        self.generator.set_state(state["order"].cpu())  # a map_location moves it along with the rest
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
         # GradScaler.step(this) asks for this attribute first: the place to say no before it does harm.
         raise InputError(NO_FP16)
 
+    def _held(self) -> list[nn.Parameter]:
+        return [p for group in self.outer.param_groups for p in group["params"]]
+
     def _walking(self) -> list[nn.Parameter]:
-        params = [p for group in self.outer.param_groups for p in group["params"] if p.requires_grad]
+        params = [p for p in self._held() if p.requires_grad]
         if not params:
             raise InputError("no parameter of the outer optimizer requires a gradient: there is nothing to train")
         if any(
             torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
             for kind in {p.device.type for p in params}
+            if torch.amp.is_autocast_available(kind)
         ):
             raise InputError(NO_FP16)
         return params
 
-    def _inner_for(self, params: list[nn.Parameter]) -> Optimizer | None:
-        """The inner optimizer over exactly the parameters that walk now: unfrozen ones join, the others wait."""
+    def _inner(self) -> Optimizer | None:
+        """The inner optimizer over the parameters of the outer one, in their order, so that a saved state fits again.
+
+        Frozen ones wait without a gradient; those of a group added to the outer optimizer join at the end.
+        """
         if self._inner_factory is None:
             return None
         if self.inner is None:
-            self.inner = self._inner_factory(params)
+            self.inner = self._inner_factory(self._held())
         known = {p for group in self.inner.param_groups for p in group["params"]}
-        if new := [p for p in params if p not in known]:
-            self.inner.add_param_group({"params": new})
+        self.inner.param_groups[0]["params"] += [p for p in self._held() if p not in known]
         for group in self.inner.param_groups:
             group["lr"] = self.inner_lr
         return self.inner
@@ -194,8 +201,9 @@ class MetaOptimizer:
         return legs
 
     def _checked(self, value: Tensor, name: int) -> Tensor:
-        if value.dim() != 0:
-            raise InputError(f"the loss of a batch must be a single number, got a tensor of shape {tuple(value.shape)}")
+        if not isinstance(value, Tensor) or value.dim() != 0:
+            got = f"one of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise InputError(f"the loss of a batch must be a tensor with a single number, got {got}")
         if self.check and not math.isfinite(value.item()):
             raise FloatingPointError(
                 f"the loss of leg {name} is {value.item()}: try a smaller inner_lr ({self.inner_lr})"
@@ -230,6 +238,8 @@ def _validate(
         raise InputError(f"{type(outer).__name__} needs a closure to step; a walk hands its optimizer one gradient")
     if not (math.isfinite(inner_lr) and inner_lr >= 0):
         raise InputError(f"inner_lr must be a number from 0 up, got {inner_lr}")
+    if isinstance(inner, Optimizer):
+        raise InputError("inner must be a function that makes an optimizer (torch.optim.Adam), not an optimizer")
     if inner is not None and inner_lr == 0:
         raise InputError("inner_lr is 0, so the inner optimizer would never move: leave `inner` out, or give it a rate")
     if inner_steps < 1:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from domainwise.combine import Combine, Weighted
+from domainwise.errors import InputError
 
 Gradients = Sequence[Tensor | None]  # one per parameter; None where the loss does not depend on it
 
@@ -18,16 +19,26 @@ Gradients = Sequence[Tensor | None]  # one per parameter; None where the loss do
 class Rewind:
     """Brings the parameters back at the end of a round, and everything else a failed round touched.
 
-    ``start`` holds one copy of the parameters, or nothing where the round does not move them.
+    ``start`` holds one copy of the parameters, or nothing where the round does not move them. ``held`` are all that
+    the outer optimizer holds: a frozen one must not keep the gradient it once had, or the optimizers would follow it.
     """
 
-    def __init__(self, params: list[nn.Parameter], inner: Optimizer | None, buffers: Buffers, moves: bool) -> None:
-        self.params, self.inner, self.buffers, self.moves = params, inner, buffers, moves
+    def __init__(
+        self,
+        params: list[nn.Parameter],
+        held: list[nn.Parameter],
+        inner: Optimizer | None,
+        buffers: Buffers,
+        moves: bool,
+    ) -> None:
+        self.params, self.held, self.inner, self.buffers, self.moves = params, held, inner, buffers, moves
 
     def __enter__(self) -> Rewind:
         self.start = [p.detach().clone() for p in self.params] if self.moves else []
-        self.gradients = [p.grad for p in self.params]
+        self.gradients = [p.grad for p in self.held]
         self.state = {} if self.inner is None else {p: _copied(state) for p, state in self.inner.state.items()}
+        for p in self.held:
+            p.grad = None
         return self
 
     def __exit__(
@@ -35,12 +46,12 @@ class Rewind:
     ) -> None:
         if self.moves:
             with torch.no_grad():
-                torch._foreach_copy_(self.params, self.start)
+                torch._foreach_copy_(tuple(self.params), self.start)
         torch.clear_autocast_cache()
         if kind is None:
             self.buffers.finish()
             return
-        for p, gradient in zip(self.params, self.gradients, strict=True):
+        for p, gradient in zip(self.held, self.gradients, strict=True):
             p.grad = gradient
         if self.inner is not None:
             self.inner.state.clear()
@@ -56,30 +67,34 @@ class Buffers:
     """Batch-norm statistics and the like along a walk; without a module they stay wherever the walk leaves them."""
 
     def __init__(self, module: nn.Module | None, policy: str) -> None:
-        self.policy = policy
-        self.live = [] if module is None else list(module.buffers())
-        self.start = [b.clone() for b in self.live]
-        self.legs = 0
+        self.module, self.policy, self.legs = module, policy, 0
+        self.start = [b.clone() for b in self._live()]
+        self.sums = [torch.zeros_like(b) for b in self._mixed()]
+
+    def _live(self) -> list[Tensor]:
+        # Asked for anew each time: a forward pass may put another tensor in a buffer's place.
+        return [] if self.module is None else list(self.module.buffers())
+
+    def _mixed(self) -> list[Tensor]:
         # A mean of counters (num_batches_tracked) means nothing: integers stay at the end of the walk.
-        self.mixed = [b for b in self.live if policy == "mean" and b.is_floating_point()]
-        self.sums = [torch.zeros_like(b) for b in self.mixed]
+        return [b for b in self._live() if self.policy == "mean" and b.is_floating_point()]
 
     @torch.no_grad()
     def leave_leg(self) -> None:
         self.legs += 1
-        for total, buffer in zip(self.sums, self.mixed, strict=True):
+        for total, buffer in zip(self.sums, self._mixed(), strict=True):
             total.add_(buffer)
 
     @torch.no_grad()
     def finish(self) -> None:
         if self.policy == "start":
             self.restore()
-        for total, buffer in zip(self.sums, self.mixed, strict=True):
+        for total, buffer in zip(self.sums, self._mixed(), strict=True):
             buffer.copy_(total / self.legs)
 
     @torch.no_grad()
     def restore(self) -> None:
-        for buffer, start in zip(self.live, self.start, strict=True):
+        for buffer, start in zip(self._live(), self.start, strict=True):
             buffer.copy_(start)
 
 
@@ -137,7 +152,13 @@ class Stack:
         known = next((g for g in gradients if g is not None), None)
         if known is None:
             return None
-        return self.combine(torch.stack([torch.zeros_like(known) if g is None else g for g in gradients]))
+        combined = self.combine(torch.stack([torch.zeros_like(known) if g is None else g for g in gradients]))
+        if combined.shape != known.shape:
+            raise InputError(
+                f"a combine must make one gradient of shape {tuple(known.shape)} out of {len(gradients)} of them, "
+                f"got one of shape {tuple(combined.shape)}"
+            )
+        return combined
 
 
 def _accumulate(total: list[Tensor | None], gradients: Gradients, weight: float) -> None:
@@ -145,13 +166,30 @@ def _accumulate(total: list[Tensor | None], gradients: Gradients, weight: float)
     tensor for two parameters, or one expanded from a scalar."""
     if weight == 0:
         return
-    new = [j for j, g in enumerate(gradients) if g is not None and total[j] is None]
-    old = [j for j, g in enumerate(gradients) if g is not None and total[j] is not None]
+    old = [(t, g) for t, g in zip(total, gradients, strict=True) if t is not None and g is not None]
+    new = [(j, g) for j, g in enumerate(gradients) if g is not None and total[j] is None]
     if old:
-        torch._foreach_add_([total[j] for j in old], [gradients[j] for j in old], alpha=weight)
+        torch._foreach_add_([t for t, _ in old], [g for _, g in old], alpha=weight)
     if new:
-        for j, g in zip(new, torch._foreach_mul([gradients[j] for j in new], weight), strict=True):
+        for (j, _), g in zip(new, torch._foreach_mul([g for _, g in new], weight), strict=True):
             total[j] = g
+
+
+def laid_out(gradients: Gradients, params: list[nn.Parameter]) -> list[Tensor | None]:
+    """Gradients as ``backward`` would leave them: each in memory of its own, laid out like its parameter's.
+
+    A fused optimizer reads both from end to end and would silently mix up the entries of a gradient that is transposed
+    or expanded; one that works in place would add to a gradient twice that two parameters share.
+    """
+    taken: set[int] = set()
+    result: list[Tensor | None] = []
+    for g, p in zip(gradients, params, strict=True):
+        if g is not None and g.layout == torch.strided:
+            if g.stride() != p.stride() or g.data_ptr() in taken:
+                g = torch.empty_like(p).copy_(g)
+            taken.add(g.data_ptr())
+        result.append(g)
+    return result
 
 
 class Descent:
@@ -166,7 +204,8 @@ class Descent:
         # Nobody looks at the very end of the walk: its gradients are already taken.
         if self.lr != 0 and not final:
             used = [(p, g) for p, g in zip(self.params, gradients, strict=True) if g is not None]
-            torch._foreach_add_([p for p, _ in used], [g for _, g in used], alpha=-self.lr)
+            if used:
+                torch._foreach_add_([p for p, _ in used], [g for _, g in used], alpha=-self.lr)
 
     def leave_leg(self, i: int) -> None:
         pass
@@ -182,7 +221,7 @@ class Stateful:
         self.used = [False] * len(params)
 
     def step(self, i: int, gradients: Gradients, final: bool) -> None:
-        for j, (p, g) in enumerate(zip(self.params, gradients, strict=True)):
+        for j, (p, g) in enumerate(zip(self.params, laid_out(gradients, self.params), strict=True)):
             p.grad = g
             self.used[j] |= g is not None
         self.inner.step()
@@ -191,6 +230,6 @@ class Stateful:
 
     @torch.no_grad()
     def leave_leg(self, i: int) -> None:
-        offset = torch._foreach_sub(self.start, self.params)
+        offset = torch._foreach_sub(self.start, tuple(self.params))
         torch._foreach_div_(offset, self.lr)
         self.total.reach(i, [o if used else None for o, used in zip(offset, self.used, strict=True)])

@@ -1,0 +1,77 @@
+"""One thread, one seed, and a small problem whose walk is restated as a plain loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector
+
+Batch = tuple[Tensor, Tensor]
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@dataclass
+class Problem:
+    """Domains that want different things of one smooth network, in float64 unless told otherwise."""
+
+    net: nn.Module
+    legs: list[Batch]
+    inputs: Callable[[], Tensor] = field(repr=False)
+
+    def loss(self, batch: Batch) -> Tensor:
+        return F.cross_entropy(self.net(batch[0]), batch[1])
+
+    def vector(self) -> Tensor:
+        return parameters_to_vector(self.net.parameters()).detach().clone()
+
+    def grad(self) -> Tensor:
+        return torch.cat([p.grad.flatten() for p in self.net.parameters()])
+
+    def batches(self, k: int) -> list[Batch]:
+        return [(self.inputs(), torch.randint(3, (8,))) for _ in range(k)]
+
+    @staticmethod
+    def as_given(legs: Sequence[Sequence[Batch]]) -> list[Batch] | list[Sequence[Batch]]:
+        """Legs as a round wants them: a leg of one step is a batch, a longer one a sequence of them."""
+        return [leg[0] if len(leg) == 1 else leg for leg in legs]
+
+    def walked(self, alpha: float, legs: Sequence[Sequence[Batch]]) -> tuple[list[Tensor], list[Tensor]]:
+        """The models theta_1 ... theta_{n+1} of plain gradient descent on a copy, and the gradient sum of each leg."""
+        twin = Problem(deepcopy(self.net), [], self.inputs)
+        models, gradients = [twin.vector()], []
+        for leg in legs:
+            met = torch.zeros_like(models[0])
+            for batch in leg:
+                twin.net.zero_grad()
+                twin.loss(batch).backward()
+                met += twin.grad()
+                with torch.no_grad():
+                    for p in twin.net.parameters():
+                        p -= alpha * p.grad
+            models.append(twin.vector())
+            gradients.append(met)
+        return models, gradients
+
+
+@pytest.fixture
+def problem() -> Callable[..., Problem]:
+    def make(n: int = 3, seed: int = 0, dtype: torch.dtype = torch.float64) -> Problem:
+        torch.manual_seed(seed)
+        net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).to(dtype)
+        made = Problem(net, [], lambda: torch.randn(8, 4, dtype=dtype))
+        made.legs = made.batches(n)
+        return made
+
+    return make
