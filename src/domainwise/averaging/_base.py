@@ -1,0 +1,119 @@
+"""What every averager is: settings, a running mean, and a state that continues exactly."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from itertools import count, takewhile
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from domainwise.errors import InputError
+
+State = dict[str, Any]  # {"scalars": what JSON can say, "tensors": {name: Tensor}}
+
+
+class Mean:
+    """A running mean of lists of tensors; half precision is averaged in single.
+
+    What never changes stays what it is to the last bit, which a sum divided by its count would not give. Values it is
+    made with are never written to.
+    """
+
+    def __init__(self, values: Iterable[Tensor] = (), count: int = 0) -> None:
+        self.values, self.count = list(values), count
+        self._own = False  # whether the values are ours to write to, on the parameters' device and laid out like them
+
+    @torch.no_grad()
+    def add(self, values: Iterable[Tensor], weight: float | None = None) -> None:
+        """Count one list more, all alike; or give it this weight and what was there before the rest."""
+        new = [v.detach() for v in values]
+        if not new:
+            raise InputError("there are no parameters to average: the list of them is empty")
+        if self.count and len(new) != len(self.values):
+            raise InputError(f"an average over {len(self.values)} parameters was given {len(new)} of them")
+        self.count += 1
+        if self.count == 1:
+            self.values = [v.to(torch.promote_types(v.dtype, torch.float32), copy=True) for v in new]
+        else:
+            if not self._own:
+                old = zip(self.values, new, strict=True)
+                self.values = [torch.empty_like(n, dtype=v.dtype).copy_(v) for v, n in old]
+            same = [n.to(v.dtype) for v, n in zip(self.values, new, strict=True)]
+            torch._foreach_lerp_(self.values, same, 1 / self.count if weight is None else weight)
+        self._own = True
+
+    def tensors(self, name: str) -> dict[str, Tensor]:
+        """A copy as names and tensors, in the layout that files have."""
+        return {f"{name}.{i}": v.clone(memory_format=torch.contiguous_format) for i, v in enumerate(self.values)}
+
+    @classmethod
+    def load(cls, tensors: Mapping[str, Tensor], name: str, count: int) -> Mean:
+        return cls(listed(tensors, name), count)
+
+
+def listed(tensors: Mapping[str, Tensor], name: str) -> list[Tensor]:
+    """The tensors called ``name.0``, ``name.1``, ..."""
+    return [tensors[key] for key in takewhile(tensors.__contains__, (f"{name}.{i}" for i in count()))]
+
+
+@dataclass(repr=False, eq=False)
+class Averager(ABC):
+    """``update`` after every step, ``evaluated`` at every evaluation, ``weights`` whenever the average is wanted."""
+
+    over = False  # whether nothing that is still to come can change the average
+
+    def __post_init__(self) -> None:
+        self._mean = Mean()
+
+    def __repr__(self) -> str:
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        name = type(self).__name__.lower()
+        return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})" if given else name
+
+    @abstractmethod
+    def update(self, params: Iterable[Tensor], step: int) -> None:
+        """Look at the parameters as step number ``step``, counted from 0, has left them."""
+
+    def evaluated(self, step: int, validation_loss: float) -> None:  # noqa: B027  most have no use for it
+        """Hear the validation loss of the parameters that ``update`` has just seen."""
+
+    @property
+    def ready(self) -> bool:
+        return self._mean.count > 0
+
+    def weights(self) -> list[Tensor] | None:
+        """The average if training ended now, or None while there is none.
+
+        For reading, before the next update: the tensors may be the averager's own.
+        """
+        return self._mean.values if self.ready else None
+
+    def state_dict(self) -> State:
+        """A snapshot that continues exactly: ``scalars`` for a JSON file, ``tensors`` for a safetensors file."""
+        return {
+            "scalars": {"averager": repr(self), "count": self._mean.count},
+            "tensors": self._mean.tensors("mean"),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        saved = state["scalars"]["averager"]
+        if saved != repr(self):
+            raise InputError(f"this is the state of {saved}, which {self!r} cannot continue")
+        self._mean = Mean.load(state["tensors"], "mean", state["scalars"]["count"])
+
+    def _whole(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"{self!r}: {name} must be a whole number, {least} or more")
+
+    def _number(self, name: str, below: float = math.inf) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
+            raise InputError(
+                f"{self!r}: {name} must be a number, 0 or more" + f" and below {below}" * (below < math.inf)
+            )

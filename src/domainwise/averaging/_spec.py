@@ -1,0 +1,59 @@
+"""Averagers as text: ``none``, ``swad``, ``ema(decay=0.99)``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import MISSING, fields
+from typing import Any
+
+from domainwise.averaging._base import Averager
+from domainwise.averaging._running import EMA, MA, SWA
+from domainwise.averaging._swad import SWAD
+from domainwise.errors import InputError, closest
+
+_KINDS: dict[str, type[Averager]] = {"swad": SWAD, "swa": SWA, "ema": EMA, "ma": MA}
+_SHAPE = re.compile(r"(?P<name>\w+)\s*(?:\((?P<settings>.*)\))?", re.DOTALL)
+
+
+def names() -> list[str]:
+    return ["none", *_KINDS]
+
+
+def averager(text: str) -> Averager | None:
+    """An averager by name, or as its ``repr`` writes it; ``none`` is None."""
+    shape = _SHAPE.fullmatch(text.strip())
+    if shape is None:
+        raise InputError(f"cannot read the averager {text!r}: write a name or name(key=value)")
+    name = shape["name"].lower()
+    if name not in names():
+        raise InputError(f'there is no averager "{shape["name"]}": {closest(name, names())}')
+    settings = _settings(shape["settings"] or "", text)
+    if name == "none":
+        if settings:
+            raise InputError(f"none is no averager at all, so it has no settings: got {text!r}")
+        return None
+    return _make(name, settings)
+
+
+def _make(name: str, settings: dict[str, Any]) -> Averager:
+    known = {field.name: field.default for field in fields(_KINDS[name])}
+    for key in settings:
+        if key not in known:
+            raise InputError(f'{name} has no setting "{key}": {closest(key, known)}')
+    missing = [key for key, default in known.items() if default is MISSING and key not in settings]
+    if missing:
+        raise InputError(
+            f"{name} must be told {' and '.join(missing)}: write {name}({', '.join(f'{key}=...' for key in known)})"
+        )
+    return _KINDS[name](**settings)
+
+
+def _settings(text: str, whole: str) -> dict[str, Any]:
+    try:
+        call = ast.parse(f"_({text})", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args or any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError("settings are given by name")
+        return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"cannot read the settings of the averager {whole!r}: write name(key=value, ...)") from error
