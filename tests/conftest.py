@@ -22,6 +22,12 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoded images of tests stay out of the user's cache."""
+    monkeypatch.setenv("DOMAINWISE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
 @dataclass
 class Problem:
     """Domains that want different things of one smooth network, in float64 unless told otherwise."""

@@ -24,6 +24,18 @@ VARIANTS = [
     "fish(inner='adam', outer='interpolate', inner_lr=0.01, weight_decay=0.001)",
     "reptile(domainwise=True)",
     "maml(inner_lr=0.0)",
+    "irm(anneal=0, penalty=3.0)",
+    "irm(anneal=4, penalty=3.0)",
+    "vrex(anneal=0)",
+    "vrex(anneal=4)",
+    "causirl(distance='mmd')",
+    "andmask(tau=0.5)",
+    "mldg(pairs='split')",
+    "mldg(pairs='split', held_out=2, beta=0.5, weight_decay=0.001)",
+    "fishr(anneal=0)",
+    "fishr(anneal=4, ema=0.5)",
+    "hgp(alpha=0.1, beta=0.1)",
+    "hutchinson(draws=20)",
 ]
 
 

@@ -9,9 +9,9 @@ from made_data import stripes
 
 from domainwise import InputError, compare
 from domainwise.api import Results, prepare
+from domainwise.settings import resolve
 from domainwise.sweep.engine import Engine
 from domainwise.sweep.folder import claimed
-from domainwise.sweep.plan import Settings
 
 DATA = stripes()
 SHORT = {"targets": "c", "seeds": 2, "steps": 8}
@@ -113,7 +113,7 @@ def test_a_failed_trial_is_repeated_only_when_asked(tmp_path: Path) -> None:
     file = tmp_path / "fails.py"
     file.write_text(FATAL.split("        mark")[0].replace("Fatal", "Fails") + '        raise RuntimeError("oh no")\n')
     comparison = prepare(
-        DATA, f"{file}:Fails", targets="c", seeds=1, settings=Settings(steps=2), output=tmp_path / "out"
+        DATA, f"{file}:Fails", targets="c", seeds=1, settings=resolve(given={"steps": 2}), output=tmp_path / "out"
     )
     assert len(comparison.missing()) == 1
     results = comparison.run(Engine(), lambda trial, event: None)
@@ -124,17 +124,27 @@ def test_a_failed_trial_is_repeated_only_when_asked(tmp_path: Path) -> None:
 
 
 def test_settings_given_to_all_reach_those_that_have_them_and_yield_to_what_is_written() -> None:
-    settings = Settings(given={"inner_lr": 0.02, "lr": 0.5})
+    settings = resolve(given={"inner_lr": 0.02, "lr": 0.5})
     trials = prepare(DATA, "erm,arith,fish(inner_lr=0.03)", targets="c", seeds=1, settings=settings).trials
     found = {trial.label: (trial.hyperparameters["lr"], trial.hyperparameters.get("inner_lr")) for trial in trials}
     assert found == {"erm": (0.5, None), "arith": (0.5, 0.02), "fish(inner_lr=0.03)": (0.5, 0.03)}
     with pytest.raises(InputError, match='has a hyperparameter "iner_lr"'):
-        prepare(DATA, "erm,arith", settings=Settings(given={"iner_lr": 1}))
+        prepare(DATA, "erm,arith", settings=resolve(given={"iner_lr": 1}))
+
+
+def test_an_average_asked_for_later_runs_those_that_lack_it(tmp_path: Path) -> None:
+    short = {"targets": "c", "seeds": 1, "steps": 8, "output": tmp_path}
+    plain = compare(DATA, "erm", **short)
+    both = compare(DATA, "erm", **short, average="ma(start=2)")
+    again = compare(DATA, "erm", **short)
+    assert [outcome.trial.label for outcome in both.outcomes] == ["erm", "erm + ma(start=2)"]
+    assert plain.outcomes[0].result["selected"] == both.outcomes[0].result["selected"]
+    assert "erm + ma" in again.table()
 
 
 def test_the_default_folder_is_shared_by_what_belongs_in_one_table() -> None:
     def folder(algorithms: str, **settings) -> Path:
-        return prepare(DATA, algorithms, seeds=settings.pop("seeds", 3), settings=Settings(**settings)).folder
+        return prepare(DATA, algorithms, seeds=settings.pop("seeds", 3), settings=resolve(given=settings)).folder
 
     assert folder("erm") == folder("arith,fish") == folder("erm", seeds=1)
     assert folder("erm") != folder("erm", steps=7)
@@ -145,7 +155,7 @@ def test_the_default_folder_is_shared_by_what_belongs_in_one_table() -> None:
     [
         ({"targets": "nowhere"}, '"nowhere" is no domain of stripes'),
         ({"seeds": 0}, "seeds says how many"),
-        ({"steps": 0}, "steps must be 1 or more"),
+        ({"steps": 0}, "steps must be a whole number from 1 up"),
         ({"algorithms": ""}, "no algorithm was named"),
     ],
 )

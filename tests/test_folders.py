@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from made_folders import draw, made
 
-from domainwise.data.folders import BATCH, folders
+from domainwise.data.folders import folders
+from domainwise.data.reading import BATCH
 
 
 def test_folders_become_domains_and_classes_in_the_order_of_their_names(tmp_path: Path) -> None:

@@ -4,24 +4,29 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from made_data import stripes
 
 from domainwise import InputError, records
 from domainwise.algorithms import parse
+from domainwise.data.domains import Domain
+from domainwise.data.feed import Feed, Inputs, Part
 from domainwise.data.splits import split
 from domainwise.loop import Diverged, run
 from domainwise.select import by_validation, summary, validation
+from domainwise.settings import resolve
 from domainwise.sweep.execute import execute
-from domainwise.sweep.plan import Settings, plan
+from domainwise.sweep.plan import plan
 from domainwise.trial import Trial
 
 DATA = stripes()
 
 
-def trial(text: str = "arith", *, target: str = "c", seed: int = 0, **settings: object) -> Trial:
-    (one,) = plan(DATA, parse(text), [target], [seed], Settings(**{"steps": 25, "evaluate_every": 10, **settings}))
+def trial(text: str = "arith", *, target: str = "c", seed: int = 0, average: str = "none", **given: object) -> Trial:
+    settings = resolve(given={"steps": 25, "evaluate_every": 10, **given})
+    (one,) = plan(DATA, parse(text), [target], [seed], settings, average)
     return one
 
 
@@ -85,15 +90,75 @@ def test_training_uses_the_main_part_only() -> None:
     assert before == after
 
 
-def test_pooled_minibatches_are_drawn_in_proportion_to_size() -> None:
-    from domainwise.data.sampling import Sampler
+def feed(**options: object) -> Feed:
+    """Two domains of 300 and 100 images; the first has class 0, the second class 1 and, one in ten, class 2."""
+    labels = [np.zeros(300, np.int64), np.where(np.arange(100) % 10, 1, 2)]
+    made = [Domain(str(i), np.full((len(y), 2, 2, 1), i, np.uint8), y) for i, y in enumerate(labels)]
+    parts = [Part(domain, np.arange(len(domain)), "cpu") for domain in made]
+    return Feed(parts, Inputs("none", 2), batch=50, seed=0, **options)
 
-    parts = [(torch.full((n, 1, 1, 1), i, dtype=torch.uint8), torch.full((n,), i)) for i, n in enumerate((300, 100))]
-    apart, pooled = (Sampler(parts, 50, 0, pooled=p) for p in (False, True))
-    assert [set(y.tolist()) for _, y in apart.draw()] == [{0}, {1}]
-    share = torch.cat([y for _ in range(40) for _, y in pooled.draw()]).float().mean().item()
-    assert share == pytest.approx(0.25, abs=0.03)
-    assert [len(fresh) for fresh in apart.draw(3)] == [3, 3]
+
+def shares(feed: Feed, times: int = 40) -> list[float]:
+    drawn = torch.cat([y for _ in range(times) for _, y in feed.draw()])
+    return [(drawn == label).float().mean().item() for label in range(3)]
+
+
+def test_minibatches_are_of_one_domain_each_and_as_many_as_asked() -> None:
+    assert [set(y.tolist()) <= kinds for (_, y), kinds in zip(feed().draw(), ({0}, {1, 2}), strict=True)] == [
+        True,
+        True,
+    ]
+    drawn = feed().draw(3)
+    assert [len(fresh) for fresh in drawn] == [3, 3]
+    assert all(x.shape == (50, 1, 2, 2) and len(y) == 50 for fresh in drawn for x, y in fresh)
+    assert all((x.mean() > 0) == bool(i) for i, fresh in enumerate(drawn) for x, _ in fresh)
+
+
+def test_pooled_minibatches_are_drawn_in_proportion_to_size() -> None:
+    assert shares(feed()) == pytest.approx([0.5, 0.45, 0.05], abs=0.03)
+    assert shares(feed(pooled=True)) == pytest.approx([0.75, 0.225, 0.025], abs=0.03)
+
+
+def test_balanced_minibatches_have_every_class_equally_often() -> None:
+    assert shares(feed(balanced=True)) == pytest.approx([0.5, 0.25, 0.25], abs=0.03)
+
+
+@pytest.mark.parametrize("average", ["swad(converge=2, tolerance=3)", "ema(decay=0.9)", "ma(start=5)"])
+def test_an_averaged_model_is_reported_beside_the_plain_one_and_changes_nothing_of_it(tmp_path: Path, average) -> None:
+    settings = {"steps": 60, "evaluate_every": 5}
+    plain = execute(trial(**settings), DATA, tmp_path / "plain")
+    both = execute(trial(**settings, average=average), DATA, tmp_path / "both")
+    assert both["id"] == plain["id"]
+    assert both["selected"] == plain["selected"]
+    numbers = both["averages"][average]
+    assert numbers["selected"]["validation"] > 0.8
+    lines = list(records.read(tmp_path / "both" / "records.jsonl"))
+    assert untimed([{k: v for k, v in line.items() if k != "average"} for line in lines]) == untimed(
+        list(records.read(tmp_path / "plain" / "records.jsonl"))
+    )
+    assert numbers["last"]["targets"]["c"] == lines[-1]["average"]["c"]["main"]["accuracy"]
+
+
+def test_the_plain_model_is_selected_on_its_own_grid(tmp_path: Path) -> None:
+    result = execute(trial(steps=41, evaluate_every=1, select_every=20), DATA, tmp_path)
+    assert result["selected"]["step"] in (0, 20, 40)
+    assert len(list(records.read(tmp_path / "records.jsonl"))) == 41
+
+
+def test_the_selected_models_counts_agree_with_its_accuracies(tmp_path: Path) -> None:
+    result = execute(trial(), DATA, tmp_path)
+    counts = json.loads((tmp_path / "counts.json").read_text())["model"]
+    confusion = np.array(counts["c"]["main"]["confusion"])
+    assert np.trace(confusion) / confusion.sum() == pytest.approx(result["selected"]["targets"]["c"])
+    assert sum(counts["a"]["holdout"]["calibration"]["count"]) == 6
+    assert "confusion" not in (tmp_path / "records.jsonl").read_text()
+
+
+def test_augmented_validation_changes_validation_only() -> None:
+    plain, augmented = (list(run(trial(augment="flip", validation=how), DATA))[-1] for how in ("plain", "augmented"))
+    assert plain["loss"] == augmented["loss"]
+    assert plain["domains"]["c"] == augmented["domains"]["c"]
+    assert plain["domains"]["a"] != augmented["domains"]["a"]
 
 
 def test_divergence_names_the_step_the_leg_and_what_to_try() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from domainwise.data.arrays import FREE, HOLDOUT, MAIN
 from domainwise.data.splits import seed_hash, split
 
 # position of the domain: (images, first of the main part, first of the hold-out), as DomainBed splits PACS with seed 0
@@ -57,3 +58,48 @@ def test_the_split_depends_on_the_seed_and_the_position_and_on_no_global_state()
     assert np.array_equal(first, again)
     assert not np.array_equal(first, split(50, 0.2, seed=1, position=0)[1])
     assert not np.array_equal(first, split(50, 0.2, seed=0, position=1)[1])
+
+
+def grouped(sizes: list[int], seed: int = 0) -> np.ndarray:
+    """Groups of these sizes, their members scattered."""
+    return np.random.RandomState(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("sizes", [[1] * 40, [5, 1, 3, 9, 2, 7, 4], [30, 1, 1, 1]])
+def test_no_group_is_in_both_parts_and_enough_images_are_held_out(sizes: list[int], seed: int) -> None:
+    groups = grouped(sizes)
+    main, held = split(len(groups), 0.2, seed, 0, groups=groups)
+    assert not {*groups[main]} & {*groups[held]}
+    assert sorted([*main, *held]) == list(range(len(groups)))
+    assert len(held) >= int(0.2 * len(groups)) or len({*groups[main]}) == 1
+    largest = max(np.sum(groups == group) for group in groups[held])
+    assert len(held) - largest < int(0.2 * len(groups))  # and not a whole group too many
+
+
+def test_which_groups_are_held_out_depends_on_the_seed_and_the_position() -> None:
+    groups = grouped([3] * 20)
+    first = split(60, 0.2, 0, 0, groups=groups)[1]
+    assert np.array_equal(first, split(60, 0.2, 0, 0, groups=groups)[1])
+    assert not np.array_equal(first, split(60, 0.2, 1, 0, groups=groups)[1])
+    assert not np.array_equal(first, split(60, 0.2, 0, 1, groups=groups)[1])
+
+
+def test_one_group_alone_is_never_held_out() -> None:
+    main, held = split(5, 0.2, 0, 0, groups=np.zeros(5, np.int64))
+    assert len(main) == 5
+    assert len(held) == 0
+
+
+def test_images_whose_part_is_fixed_stay_there_and_the_others_are_dealt_by_the_rule() -> None:
+    fixed = np.array([FREE] * 10 + [MAIN] * 3 + [HOLDOUT] * 2, np.int8)
+    main, held = split(15, 0.2, 0, 0, fixed=fixed)
+    free_main, free_held = split(10, 0.2, 0, 0)
+    assert main.tolist() == [*free_main, 10, 11, 12]
+    assert held.tolist() == [*free_held, 13, 14]
+
+
+def test_where_every_part_is_fixed_the_seed_changes_nothing() -> None:
+    fixed = np.array([MAIN, HOLDOUT, MAIN, MAIN], np.int8)
+    parts = [split(4, 0.2, seed, 0, fixed=fixed) for seed in range(3)]
+    assert {(tuple(main), tuple(held)) for main, held in parts} == {((0, 2, 3), (1,))}

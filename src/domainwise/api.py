@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainwise.algorithms import parse
+from domainwise.averaging import averager
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.results import Outcome, outcomes, told_apart
+from domainwise.results import Outcome, outcomes, told_apart, variants
+from domainwise.settings import Settings, resolve
 from domainwise.sweep.engine import Engine
 from domainwise.sweep.execute import Watch
 from domainwise.sweep.folder import claimed
-from domainwise.sweep.plan import Settings, plan, targets_of
+from domainwise.sweep.plan import plan, targets_of
 from domainwise.trial import Trial
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ class Results:
     @classmethod
     def open(cls, folder: Path | str) -> Results:
         """All that has ended in an output folder."""
-        found = tuple(told_apart(outcomes(Path(folder))))
+        found = tuple(variants(told_apart(outcomes(Path(folder)))))
         if not found:
             raise InputError(f"{folder} has no finished trials: give the folder that a comparison wrote to")
         return cls(found, Path(folder))
@@ -68,13 +70,9 @@ class Comparison:
     folder: Path
 
     def missing(self, retry_failed: bool = False) -> list[Trial]:
-        """The trials that have not come to an end yet."""
-        ended = {
-            outcome.trial.id
-            for outcome in outcomes(self.folder)
-            if not (retry_failed and outcome.result["status"] == "failed")
-        }
-        return [trial for trial in self.trials if trial.id not in ended]
+        """The trials that have not come to an end yet, or that ended without the average that is asked for now."""
+        ended = {outcome.trial.id: outcome.result for outcome in outcomes(self.folder)}
+        return [trial for trial in self.trials if not _serves(trial, ended.get(trial.id), retry_failed)]
 
     def run(self, engine: Engine, watch: Watch, retry_failed: bool = False) -> Results:
         with claimed(self.folder, self.data):
@@ -83,7 +81,14 @@ class Comparison:
 
     def results(self) -> Results:
         found = {outcome.trial.id: outcome for outcome in outcomes(self.folder)}
-        return Results(tuple(found[trial.id] for trial in self.trials if trial.id in found), self.folder)
+        own = [replace(found[trial.id], trial=trial) for trial in self.trials if trial.id in found]
+        return Results(tuple(variants(own)), self.folder)
+
+
+def _serves(trial: Trial, result: dict[str, Any] | None, retry_failed: bool) -> bool:
+    if result is None or (retry_failed and result["status"] == "failed"):
+        return False
+    return trial.average in ("none", *result["averages"]) or result["status"] != "finished"
 
 
 def prepare(
@@ -93,27 +98,27 @@ def prepare(
     targets: str | Sequence[str] = "all",
     seeds: int | Sequence[int] = 3,
     settings: Settings | None = None,
+    average: str = "none",
     output: Path | str | None = None,
     command: str = "compare",
 ) -> Comparison:
     """Lay out a comparison: every algorithm on every target with every seed."""
-    settings = settings or Settings()
+    settings = settings or resolve(benchmark=data.name)
+    average = repr(averager(average)) if average != "none" else average
     specs = parse(algorithms if isinstance(algorithms, str) else ",".join(algorithms))
     if isinstance(seeds, int) and seeds < 1:
         raise InputError(f"seeds says how many, so 1 or more, got {seeds}")
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    trials = plan(data, specs, targets_of(data, targets), numbers, settings)
+    trials = plan(data, specs, targets_of(data, targets), numbers, settings, average)
     return Comparison(data, tuple(trials), Path(output) if output else default_folder(command, trials[0]))
 
 
 def default_folder(command: str, trial: Trial) -> Path:
     """The same for all comparisons that belong in one table: same data, same settings, whichever algorithms."""
-    shared = {key: value for key, value in trial.to_json().items() if key in _SHARED}
+    apart = {"id", "targets", "algorithm", "hyperparameters", "source", "seed"}
+    shared = {f.name: getattr(trial, f.name) for f in fields(Trial) if f.compare and f.name not in apart}
     digest = hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:8]
     return Path("domainwise-runs") / f"{command}-{digest}"
-
-
-_SHARED = {"data", "fingerprint", "size", "network", "batch", "steps", "holdout", "evaluate_every"}
 
 
 def compare(
@@ -122,25 +127,24 @@ def compare(
     *,
     targets: str | Sequence[str] = "all",
     seeds: int | Sequence[int] = 3,
-    steps: int = 300,
-    batch: int = 32,
+    preset: str = "quick",
     set: Mapping[str, Any] | None = None,
+    average: str = "none",
     output: Path | str | None = None,
     device: str = "cpu",
     processes: int = 1,
     threads: int = 1,
     watch: Callable[[Trial, dict[str, Any]], None] | None = None,
+    **settings: Any,
 ) -> Results:
     """Train every algorithm with every target held out in turn and every seed, and compare on the unseen domain.
 
-    What was computed before in the same output folder is not computed again. ``set`` gives hyperparameters to all
-    algorithms that have them; ``seeds`` is how many, or which.
+    What was computed before in the same output folder is not computed again. ``settings`` are those of the preset
+    (steps, batch, network, weights, dropout, ...); ``set`` takes them too, and hyperparameters for all algorithms that
+    have them; ``seeds`` is how many, or which; ``average`` is an averager such as "swad", reported beside the model.
     """
-    settings = Settings(steps=steps, batch=batch, evaluate_every=every(steps), given=set or {})
-    comparison = prepare(data, algorithms, targets=targets, seeds=seeds, settings=settings, output=output)
+    chosen = resolve(preset, benchmark=data.name, given={**settings, **(set or {})})
+    comparison = prepare(
+        data, algorithms, targets=targets, seeds=seeds, settings=chosen, average=average, output=output
+    )
     return comparison.run(Engine(processes, threads, device), watch or (lambda trial, event: None))
-
-
-def every(steps: int) -> int:
-    """How often to evaluate when nobody says: about ten times a run."""
-    return max(1, steps // 10)

@@ -2,23 +2,75 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from domainwise.algorithms import Algorithm
-from domainwise.data.sampling import Part, to_input
+from domainwise.counts import BINS
+from domainwise.data.feed import Inputs, Part, batches
 
-BATCH = 512
+
+def evaluate(
+    algorithm: Algorithm, part: Part, inputs: Inputs, generator: torch.Generator | None = None, *, counts: bool = False
+) -> dict[str, Any]:
+    """Accuracy, mean cross-entropy and the number of images they are over; with a generator, of augmented images.
+
+    With ``counts`` also what :mod:`domainwise.counts` derives everything else from. Sums stay on the device until the
+    end: waiting for it after every batch would leave it idle.
+    """
+    sums: dict[str, Tensor] = {}
+    for x, y in batches(part, inputs, generator):
+        logits = algorithm.predict(x).float()
+        found = {**_totals(logits, y), **(_counts(logits, y) if counts else {})}
+        sums = {name: sums[name] + value if sums else value for name, value in found.items()}
+    return _named(_fetched(sums), len(part))
 
 
-def evaluate(algorithm: Algorithm, part: Part) -> dict[str, float]:
-    """Accuracy, mean cross-entropy and the number of images they are over."""
-    images, labels = part
-    right = torch.zeros((), device=labels.device)
-    loss = torch.zeros((), device=labels.device)
-    for start in range(0, len(labels), BATCH):
-        y = labels[start : start + BATCH]
-        logits = algorithm.predict(to_input(images[start : start + BATCH]))
-        right += (logits.argmax(1) == y).sum()
-        loss += F.cross_entropy(logits.float(), y, reduction="sum")
-    return {"accuracy": right.item() / len(labels), "loss": loss.item() / len(labels), "count": len(labels)}
+def _totals(logits: Tensor, y: Tensor) -> dict[str, Tensor]:
+    right = (logits.argmax(1) == y).sum()
+    return {"right": right.float(), "loss": F.cross_entropy(logits, y, reduction="sum")}
+
+
+def _counts(logits: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """Sums over one batch. Float32 holds whole numbers up to 16 million exactly, more than a domain has images."""
+    confidence, predicted = logits.softmax(1).max(1)
+    classes = logits.shape[1]
+    confusion = torch.zeros(classes * classes, device=logits.device)
+    confusion.index_add_(0, y * classes + predicted, torch.ones_like(confidence))
+    bins = (confidence * BINS).long().clamp(0, BINS - 1)
+    inside = (bins == torch.arange(BINS, device=logits.device)[:, None]).float()  # (BINS, N)
+    return {
+        "confusion": confusion.view(classes, classes),
+        "bin_count": inside.sum(1),
+        # a product and a sum rather than a matrix product, which a GPU may round to TF32
+        "bin_confidence": (inside * confidence).sum(1),
+        "bin_correct": (inside * (predicted == y)).sum(1),
+    }
+
+
+def _fetched(sums: dict[str, Tensor]) -> dict[str, Any]:
+    """All of them in one transfer."""
+    flat = torch.cat([value.flatten() for value in sums.values()]).cpu()
+    found, start = {}, 0
+    for name, value in sums.items():
+        found[name] = flat[start : start + value.numel()].view(value.shape).tolist()
+        start += value.numel()
+    return found
+
+
+def _named(sums: dict[str, Any], count: int) -> dict[str, Any]:
+    found = {"accuracy": sums["right"] / count, "loss": sums["loss"] / count, "count": count}
+    if "confusion" not in sums:
+        return found
+    return {
+        **found,
+        "confusion": [[int(n) for n in row] for row in sums["confusion"]],
+        "calibration": {
+            "count": [int(n) for n in sums["bin_count"]],
+            "confidence": sums["bin_confidence"],
+            "correct": [int(n) for n in sums["bin_correct"]],
+        },
+    }

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 def fold(net: nn.Module, example: Tensor) -> int:
     """Fold every batch-norm in evaluation mode whose input is a convolution's output and nobody else's.
 
-    ``example`` is one input, to see which module feeds which. What cannot be folded stays. Returns how many were folded.
+    ``example`` is one input, to see what feeds what. What cannot be folded stays. Returns how many were folded.
     """
     pairs = _pairs(net, example)
     before = _output(net, example)

@@ -5,22 +5,26 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm, Spec
+from domainwise.averaging import averager, swapped_in
+from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD
 from domainwise.data.domains import Domain, Domains
-from domainwise.data.sampling import Part, Sampler
+from domainwise.data.feed import Feed, Inputs, Part
 from domainwise.data.splits import seed_hash, split
 from domainwise.errors import InputError
 from domainwise.evaluate import evaluate
-from domainwise.network import build
+from domainwise.network import Network, build
 from domainwise.records import Record
 from domainwise.trial import Trial
 
 LOG_EVERY = 10  # updates between two looks at the losses, which is where a device has to be waited for
+
+Parts = dict[str, tuple[Part, Part]]  # of every domain: main to train on (or test on, for a target), holdout
 
 
 class Diverged(ArithmeticError):  # noqa: N818  an outcome rather than a mistake
@@ -39,59 +43,116 @@ def run(
     ``tick`` hears the number of updates made so far, now and then. Raises :class:`Diverged` where a loss is not finite.
     """
     sources = [domain.name for domain in data if domain.name not in trial.targets]
-    parts = {domain.name: split_domain(trial, domain, i, device) for i, domain in enumerate(data)}
+    parts: Parts = {domain.name: dealt(trial, domain, i, device) for i, domain in enumerate(data)}
     # Dropout draws from the global generator; the caller's own stays as it was.
     with torch.random.fork_rng(devices=[device] if device != "cpu" else []):
-        torch.manual_seed(seed_hash(trial.seed, "init"))
-        net = build(trial.network, data.shape, len(data.classes)).to(device)
-        algorithm = algorithm_of(trial).setup(net, seed=trial.seed)
-        sampler = Sampler([parts[name].main for name in sources], trial.batch, trial.seed, pooled=algorithm.pooled)
+        algorithm = algorithm_of(trial)
+        net = network_of(trial, data, algorithm).to(device)
+        algorithm.setup(net, seed=trial.seed)
+        inputs = Inputs(trial.augment, trial.input_size, *normalisation(net, data.shape[-1]))
+        feed = Feed(
+            [parts[name][0] for name in sources],
+            inputs,
+            trial.batch,
+            trial.seed,
+            balanced=trial.balanced,
+            pooled=algorithm.pooled,
+        )
+        examiner = Examiner(trial, algorithm, parts, inputs)
+        average, params = averager(trial.average), list(algorithm.net.parameters())
         torch.manual_seed(seed_hash(trial.seed, "dropout"))
 
         started, losses = time.perf_counter(), Losses(trial, sources)
         for step in range(trial.steps):
-            losses.keep(step, algorithm.update(sampler.draw(algorithm.draws)))
-            evaluating = step % trial.evaluate_every == 0 or step == trial.steps - 1
+            losses.keep(step, algorithm.update(feed.draw(algorithm.fresh)))
+            if average is not None:
+                average.update(params, step)
+            last = step == trial.steps - 1
+            evaluating = step % trial.evaluate_every == 0 or last
             if evaluating or (step + 1) % LOG_EVERY == 0:
                 losses.look()
                 if tick is not None:
                     tick(step + 1)
-            if evaluating:
-                yield {
-                    "step": step,
-                    "seconds": time.perf_counter() - started,
-                    "loss": losses.mean(),
-                    "domains": {name: examine(algorithm, part, name in trial.targets) for name, part in parts.items()},
-                }
+            if not evaluating:
+                continue
+            record = {
+                "step": step,
+                "seconds": time.perf_counter() - started,
+                "loss": losses.mean(),
+                "domains": examiner.examine(),
+            }
+            if average is not None:
+                average.evaluated(step, examiner.validation_loss(record))
+                # What a loss valley averages is known at its end; the others are models like any other, all along.
+                if (last or not hasattr(average, "converged_at")) and (averaged := average.weights()) is not None:
+                    with swapped_in(params, averaged):
+                        record["average"] = examiner.examine("average")
+            yield record
 
 
-@dataclass(frozen=True)
-class Parts:
-    """A domain in two: main to train on (or test on, for a target), holdout to select by."""
+def network_of(trial: Trial, data: Domains, algorithm: Algorithm) -> Network:
+    torch.manual_seed(seed_hash(trial.seed, "init"))
+    return build(
+        f"{trial.network_file}:{trial.network.rpartition(':')[2]}" if trial.network_file else trial.network,
+        (trial.input_size, trial.input_size, data.shape[-1]),
+        len(data.classes),
+        pretrained=trial.weights == "pretrained",
+        weights=trial.weights_file or None,
+        dropout=trial.dropout,
+        freeze_batch_norm=trial.freeze_batch_norm,
+        extra_channels=algorithm.extra_channels,
+    )
 
-    main: Part
-    holdout: Part
+
+def normalisation(net: Network, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean and the deviation of what the network was pretrained on; ImageNet's for colours, none for the rest."""
+    if channels != 3:
+        return (0.0,), (1.0,)
+    about = getattr(net.featurizer, "pretrained_cfg", {})
+    return tuple(about.get("mean", IMAGENET_MEAN)), tuple(about.get("std", IMAGENET_STD))
 
 
-def split_domain(trial: Trial, domain: Domain, position: int, device: str) -> Parts:
-    main, holdout = split(len(domain), trial.holdout, trial.seed, position)
+def algorithm_of(trial: Trial) -> Algorithm:
+    return Spec(trial.algorithm, trial.hyperparameters, trial.file).create()
+
+
+def dealt(trial: Trial, domain: Domain, position: int, device: str) -> tuple[Part, Part]:
+    main, holdout = split(len(domain), trial.holdout, trial.seed, position, domain.groups, domain.fixed)
     if len(holdout) == 0 or len(main) == 0:
         raise InputError(
             f'domain "{domain.name}" has {len(domain)} images, too few to hold out {trial.holdout:.0%} of them: '
             f"it takes at least {math.ceil(1 / trial.holdout)}"
         )
-    images, labels = torch.from_numpy(domain.images[:]), torch.from_numpy(domain.labels)
-    return Parts(*((images[keys].to(device), labels[keys].to(device)) for keys in (main, holdout)))
+    return Part(domain, main, device), Part(domain, holdout, device)
 
 
-def examine(algorithm: Algorithm, parts: Parts, target: bool) -> dict[str, dict[str, float]]:
-    """Selection needs a source's holdout; the result needs both parts of a target."""
-    holdout = {"holdout": evaluate(algorithm, parts.holdout)}
-    return {"main": evaluate(algorithm, parts.main), **holdout} if target else holdout
+class Examiner:
+    """Evaluates what is needed: a source's holdout to select by, and both parts of a target."""
 
+    def __init__(self, trial: Trial, algorithm: Algorithm, parts: Parts, inputs: Inputs) -> None:
+        self.trial, self.algorithm, self.parts, self.inputs = trial, algorithm, parts, inputs
+        # Apart from training's and from each other: evaluating more, or an average too, changes no other number.
+        self.generators = {
+            model: torch.Generator().manual_seed(seed_hash(trial.seed, "validation", model))
+            for model in ("model", "average")
+        }
 
-def algorithm_of(trial: Trial) -> Algorithm:
-    return Spec(trial.algorithm, trial.hyperparameters, trial.file).create()
+    def examine(self, model: str = "model") -> dict[str, dict[str, dict[str, object]]]:
+        augmenting = self.generators[model] if self.trial.validation == "augmented" else None
+        return {
+            name: {"main": self._part(main), "holdout": self._part(holdout)}
+            if name in self.trial.targets
+            else {"holdout": self._part(holdout, augmenting)}
+            for name, (main, holdout) in self.parts.items()
+        }
+
+    def _part(self, part: Part, generator: torch.Generator | None = None) -> dict[str, object]:
+        return evaluate(self.algorithm, part, self.inputs, generator, counts=True)
+
+    def validation_loss(self, record: Record) -> float:
+        return fmean(
+            parts["holdout"]["loss"] for name, parts in record["domains"].items() if name not in self.trial.targets
+        )
 
 
 class Losses:
@@ -117,7 +178,7 @@ class Losses:
 
     def mean(self) -> float:
         """Of the losses since the mean was last asked for."""
-        mean = sum(self.seen) / len(self.seen)
+        mean = fmean(self.seen)
         self.seen.clear()
         return mean
 

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from domainwise.errors import InputError
+
 Batch = tuple[Tensor, Tensor]  # inputs and labels of one domain's minibatch
+Result = TypeVar("Result")
+
+
+def in_full_precision(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Outside autocast, and in float32 at least: a difference of squares in bfloat16 is mostly noise."""
+
+    @wraps(function)
+    def wrapped(*tensors: Tensor, **settings: object) -> Result:
+        raised = [t.float() if t.dtype in (torch.bfloat16, torch.float16) else t for t in tensors]
+        with torch.autocast(tensors[0].device.type, enabled=False):
+            return function(*raised, **settings)
+
+    return wrapped
 
 
 def cross_entropy(net: Callable[[Tensor], Tensor], batches: Sequence[Batch]) -> Tensor:
@@ -21,3 +38,143 @@ def joined(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     return torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])
+
+
+def apart(values: Tensor, batches: Sequence[Batch]) -> list[Tensor]:
+    """Undo :func:`joined` for what was computed from it: one piece per domain."""
+    return list(torch.split(values, [len(y) for _, y in batches]))
+
+
+def mean_of(values: Iterable[Tensor]) -> Tensor:
+    return torch.stack(list(values)).mean(0)
+
+
+def risks(logits: Sequence[Tensor], batches: Sequence[Batch]) -> Tensor:
+    """The mean cross-entropy of every domain, shape (n,)."""
+    return torch.stack([F.cross_entropy(z, y) for z, (_, y) in zip(logits, batches, strict=True)])
+
+
+@in_full_precision
+def coral(*features: Tensor) -> Tensor:
+    """Mean squared difference of the means plus that of the unbiased covariances, averaged over all pairs of domains.
+
+    Features are (samples, d); a single domain has nothing to differ from.
+    """
+    few = min(map(len, features))
+    if few < 2:
+        raise InputError(f"a covariance takes at least 2 samples of a domain, got {few}: use a larger batch")
+    return _difference([f.mean(0) for f in features]) + _difference([_covariance(f) for f in features])
+
+
+def _covariance(features: Tensor) -> Tensor:
+    centered = features - features.mean(0)
+    return centered.T @ centered / (len(features) - 1)  # torch.cov would wait for the device
+
+
+def _difference(values: Sequence[Tensor]) -> Tensor:
+    """The mean over all pairs of (a - b)^2, averaged over the entries: twice the unbiased variance."""
+    first, *rest = values
+    if not rest:
+        return first.new_zeros(())
+    center = sum(rest, first) / len(values)  # not torch.stack: covariances are large
+    return torch.stack([(v - center).square().mean() for v in values]).sum() * 2 / len(rest)
+
+
+@in_full_precision
+def mmd(*features: Tensor) -> Tensor:
+    """Maximum mean discrepancy under a sum of seven Gaussian kernels, biased, averaged over all pairs of domains."""
+    n = len(features)
+    if n == 1:
+        return features[0].new_zeros(())
+    points = torch.cat(features)
+    mean: Tensor = torch.block_diag(*[f.new_full((1, len(f)), 1 / len(f)) for f in features])  # type: ignore[no-untyped-call]
+    within_and_between = mean @ _kernel(points) @ mean.T  # (n, n)
+    within = within_and_between.diagonal().mean()
+    between = (within_and_between.sum() - n * within) / (n * (n - 1))
+    return 2 * (within - between)
+
+
+def _kernel(points: Tensor) -> Tensor:
+    points = points - points.mean(0).detach()  # distances stay the same, their rounding errors do not
+    norms = points.square().sum(1)
+    squared = (norms[:, None] + norms - 2 * points @ points.T).clamp_min(1e-30)
+    return torch.stack([torch.exp(-gamma * squared) for gamma in (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2, 1e3)]).sum(0)
+
+
+def residual(logits: Tensor, y: Tensor) -> Tensor:
+    """Softmax minus one-hot label: the gradient of each sample's cross-entropy in its logits."""
+    return logits.softmax(1).scatter_add(1, y[:, None], logits.new_full((len(y), 1), -1.0))
+
+
+@in_full_precision
+def irm(logits: Tensor, y: Tensor) -> Tensor:
+    """Squared gradient of the risk in a common factor on the logits, which is 1; unbiased, as a product of two halves.
+
+    That gradient is the mean of <softmax - onehot, logits>.
+    """
+    if len(y) < 2:
+        raise InputError("the penalty of irm takes two halves of a minibatch, and a domain gave only one sample")
+    tilt = (residual(logits, y) * logits).sum(1)
+    return tilt[::2].mean() * tilt[1::2].mean()
+
+
+def self_challenge(
+    head: Callable[[Tensor], Tensor], features: Tensor, y: Tensor, *, feature_drop: float, batch_drop: float
+) -> Tensor:
+    """Which features of which samples to keep, shape of the features.
+
+    Features whose gradient is in the top share are muted, in the samples that this costs most confidence.
+    """
+    probe = features.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = head(probe)
+        (slope,) = torch.autograd.grad(logits.gather(1, y[:, None]).sum(), probe)
+    with torch.no_grad():
+        kept = slope < _quantile(slope, share=1 - feature_drop)
+        change = _confidence(logits, y) - _confidence(head(probe * kept), y)
+        return kept | (change < _quantile(change, share=1 - batch_drop))[:, None]
+
+
+@in_full_precision
+def _quantile(values: Tensor, *, share: float) -> Tensor:
+    return values.quantile(share, dim=-1, keepdim=True)
+
+
+def _confidence(logits: Tensor, y: Tensor) -> Tensor:
+    return logits.softmax(1).gather(1, y[:, None]).squeeze(1)
+
+
+@in_full_precision
+def head_gradient(inputs: Tensor, logits: Tensor, y: Tensor) -> Tensor:
+    """Gradient of the risk in the head, shape (classes, d)."""
+    return residual(logits, y).T @ inputs / len(y)
+
+
+@in_full_precision
+def head_variance(inputs: Tensor, logits: Tensor, y: Tensor) -> Tensor:
+    """Population variance over the samples of every entry of the head's gradient, shape (classes, d).
+
+    A sample's gradient is an outer product, so that its square is the outer product of the squares.
+    """
+    delta = residual(logits, y)
+    return delta.square().T @ inputs.square() / len(y) - (delta.T @ inputs / len(y)).square()
+
+
+@in_full_precision
+def head_hessian_product(inputs: Tensor, logits: Tensor, direction: Tensor) -> Tensor:
+    """Hessian of the risk in the head, times one direction of shape (classes, d) or a stack of them."""
+    share = logits.softmax(1)
+    moved = inputs @ direction.mT  # (..., samples, classes): how the logits change
+    return (share * (moved - (share * moved).sum(-1, keepdim=True))).mT @ inputs / len(inputs)
+
+
+@in_full_precision
+def head_hessian_diagonal(inputs: Tensor, logits: Tensor) -> Tensor:
+    """Diagonal of the Hessian of the risk in the head, shape (classes, d)."""
+    share = logits.softmax(1)
+    return (share - share.square()).T @ inputs.square() / len(inputs)
+
+
+def distance_to(center: Tensor, values: Tensor) -> Tensor:
+    """Mean over the domains of the squared distance to a center that stays where it is; values of shape (n, ...)."""
+    return (values - center.detach()).flatten(1).square().sum(1).mean()

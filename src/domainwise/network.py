@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Self
 
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from domainwise.errors import InputError, closest
+from domainwise.thirdparty import module_of, source_of
+
+_OWN = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 
 
 class Network(nn.Module):
-    """``net(x)`` gives logits; ``net.features(x)`` and ``net.logits(features)`` are its two halves."""
+    """``net(x)`` gives logits; ``net.features(x)`` and ``net.logits(features)`` are its two halves.
 
-    def __init__(self, featurizer: nn.Module, head: nn.Module) -> None:
+    Args:
+        featurizer: from inputs to features.
+        head: from features to logits.
+        dropout: of the features, while training.
+        freeze_batch_norm: keep the running statistics of every batch-norm as they are, and use them in training too.
+            Their weights and biases train all the same.
+    """
+
+    def __init__(
+        self, featurizer: nn.Module, head: nn.Module, *, dropout: float = 0.0, freeze_batch_norm: bool = False
+    ) -> None:
         super().__init__()
         self.featurizer = featurizer
         self.head = head
+        self.dropout = nn.Dropout(dropout)
+        self.freeze_batch_norm = freeze_batch_norm
+        if freeze_batch_norm:
+            self.train()
 
     def features(self, x: Tensor) -> Tensor:
-        features: Tensor = self.featurizer(x)
+        features: Tensor = self.dropout(self.featurizer(x))
         return features
 
     def logits(self, features: Tensor) -> Tensor:
@@ -27,6 +49,14 @@ class Network(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.logits(self.features(x))
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if self.freeze_batch_norm:
+            for module in self.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
+        return self
 
 
 def small_cnn(channels: int, classes: int, width: int = 16) -> Network:
@@ -44,8 +74,135 @@ def small_cnn(channels: int, classes: int, width: int = 16) -> Network:
     return Network(featurizer, nn.Linear(2 * width * 16, classes))
 
 
-def build(name: str, shape: Sequence[int], classes: int) -> Network:
-    """A network by name for images of shape (H, W, C)."""
-    if name != "small":
-        raise InputError(f'there is no network "{name}": {closest(name, ["small"])}')
-    return small_cnn(shape[-1], classes)
+def mnist_cnn(channels: int, classes: int) -> Network:
+    """DomainBed's network for images of 28 x 28: the normalisation comes after the ReLU. Not pretrained."""
+
+    def block(inputs: int, outputs: int, stride: int = 1) -> list[nn.Module]:
+        return [nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1), nn.ReLU(), nn.GroupNorm(8, outputs)]
+
+    featurizer = nn.Sequential(
+        *block(channels, 64),
+        *block(64, 128, stride=2),
+        *block(128, 128),
+        *block(128, 128),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    )
+    return Network(featurizer, nn.Linear(128, classes))
+
+
+UNTRAINED: dict[str, Callable[[int, int], Network]] = {"small": small_cnn, "mnist": mnist_cnn}
+
+
+def build(
+    name: str,
+    shape: Sequence[int],
+    classes: int,
+    *,
+    pretrained: bool = False,
+    weights: Path | str | None = None,
+    dropout: float = 0.0,
+    freeze_batch_norm: bool = True,
+    extra_channels: int = 0,
+) -> Network:
+    """A network for images of shape (H, W, C).
+
+    Args:
+        name: "small", "mnist", the timm name of a backbone ("resnet50", "resnet50.a1_in1k"), the original ResNet-50
+            ("resnet50.v1"), or "my_net.py:build", a function of yours that is called with (channels, classes) and
+            returns a featurizer or a whole :class:`Network`.
+        pretrained: take the backbone's weights from the hub.
+        weights: take them from this file instead.
+        dropout: of the features.
+        freeze_batch_norm: keep its statistics fixed. In a network of your own only if its weights come from a file,
+            since otherwise there are no statistics yet to keep.
+        extra_channels: input channels beside those of the images.
+    """
+    if not 0 <= dropout < 1:
+        raise InputError(f"dropout must be 0 or more and below 1, got {dropout}")
+    images = (shape[2] + extra_channels, shape[0], shape[1])
+    weights = None if weights is None else Path(weights)
+    own = _OWN.fullmatch(name)
+    if own or name in UNTRAINED:
+        net = _own(own, images, classes) if own else UNTRAINED[name](images[0], classes)
+        _fill(net.featurizer, name, pretrained, weights)
+    else:
+        net = _backbone(name, images, classes, pretrained, weights)
+    net.dropout.p = dropout or net.dropout.p
+    net.freeze_batch_norm |= freeze_batch_norm and not (own and weights is None)
+    return net.train()
+
+
+def network_source(name: str) -> str:
+    """The hash of a third party's file, which with the name says what the network is; "" for one of ours."""
+    own = _OWN.fullmatch(name)
+    return source_of(own["file"]) if own else ""
+
+
+def _backbone(name: str, images: tuple[int, int, int], classes: int, pretrained: bool, weights: Path | None) -> Network:
+    from domainwise.backbones import backbone
+
+    featurizer = backbone(name, images[1:], images[0], pretrained=pretrained, weights=weights)
+    return Network(featurizer, nn.Linear(_width(featurizer, images, name), classes))
+
+
+def _fill(featurizer: nn.Module, name: str, pretrained: bool, weights: Path | None) -> None:
+    if weights is not None:
+        from domainwise.weights import fill, read_weights
+
+        fill(featurizer, read_weights(weights), weights, name)
+    elif pretrained:
+        raise InputError(f"there are no pretrained weights for {name}: pass a file of your own with --weights FILE")
+
+
+def _own(written: re.Match[str], images: tuple[int, int, int], classes: int) -> Network:
+    file, function = Path(written["file"]), written["function"]
+    name = f"{file.name}:{function}"
+    module = module_of(file)
+    make = getattr(module, function, None)
+    if not callable(make):
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise InputError(f'{file.name} has no function "{function}": {closest(function, known) if known else "none"}')
+    try:
+        made = make(images[0], classes)
+    except Exception as error:
+        raise InputError(f"{name}({images[0]}, {classes}) failed: {type(error).__name__}: {error}") from error
+    if not isinstance(made, nn.Module):
+        raise InputError(
+            f"{name} must return a Network or a featurizer (an nn.Module), and it returned a {type(made).__name__}"
+        )
+    if not isinstance(made, Network):
+        return Network(made, nn.Linear(_width(made, images, name), classes))
+    logits = _tried(made, images, name)
+    if logits.shape != (1, classes):
+        raise InputError(f"{name} must give {classes} logits for an image, and gave {_sizes(logits)}")
+    return made
+
+
+def _width(featurizer: nn.Module, images: tuple[int, int, int], name: str) -> int:
+    features = _tried(featurizer, images, name)
+    if features.dim() != 2:
+        raise InputError(
+            f"the features of {name} must be one vector per image, and are {_sizes(features)} for one image: "
+            f"end it with nn.AdaptiveAvgPool2d(1) and nn.Flatten()"
+        )
+    return features.shape[1]
+
+
+def _tried(module: nn.Module, images: tuple[int, int, int], name: str) -> Tensor:
+    """What it makes of one black image."""
+    channels, height, width = images
+    try:
+        with torch.no_grad():
+            result: Tensor = module.eval()(torch.zeros(1, *images))
+    except Exception as error:
+        raise InputError(
+            f"{name} cannot take images of {height} x {width} with {channels} channels: {error}"
+        ) from error
+    finally:
+        module.train()
+    return result
+
+
+def _sizes(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape))

@@ -21,6 +21,21 @@ def append(path: Path, record: Record) -> None:
         file.write(json.dumps(finite(record), allow_nan=False) + "\n")
 
 
+COUNTS = ("confusion", "calibration")
+
+
+def lean(record: Record) -> Record:
+    """Without the counts, which are kept for the selected model only."""
+    return {key: _without_counts(value) if key in ("domains", "average") else value for key, value in record.items()}
+
+
+def _without_counts(domains: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: {part: {k: v for k, v in about.items() if k not in COUNTS} for part, about in parts.items()}
+        for name, parts in domains.items()
+    }
+
+
 def read(path: Path) -> Iterator[Record]:
     """The records of a file; a last line that was cut while being written is left out."""
     if not path.exists():

@@ -19,16 +19,21 @@ class Outcome:
     ``result`` is the content of result.json:
     {"id": ..., "status": "finished" | "diverged" | "failed", "message": "" or a sentence, "step": the last one made,
      "selected": null or {"step": 250, "validation": 0.95, "target": 0.81, "targets": {"75": 0.81}},
-     "last": the same of the last record, "seconds": 3.2, "device": "cpu", "threads": 1,
+     "last": the same of the last record, "averages": {"swad": {"selected": ..., "last": ...}},
+     "seconds": 3.2, "device": "cpu", "threads": 1,
      "versions": {"domainwise": "0.1.0", "torch": ..., "python": ..., "numpy": ...}}
     """
 
     trial: Trial
     result: dict[str, Any]
     folder: Path
+    averaged: bool = False  # whether this is the averaged model of the run
 
     def records(self) -> list[records.Record]:
-        return list(records.read(self.folder / "records.jsonl"))
+        found = records.read(self.folder / "records.jsonl")
+        if not self.averaged:
+            return list(found)
+        return [{**record, "domains": record["average"]} for record in found if "average" in record]
 
 
 def outcomes(folder: Path) -> list[Outcome]:
@@ -38,6 +43,24 @@ def outcomes(folder: Path) -> list[Outcome]:
         settings = json.loads((result.parent / "trial.json").read_text(encoding="utf-8"))
         found.append(Outcome(Trial.from_json(settings), json.loads(result.read_text(encoding="utf-8")), result.parent))
     return found
+
+
+def variants(found: Iterable[Outcome]) -> list[Outcome]:
+    """Each of them, and after it the averaged models of the same run as outcomes of their own."""
+    return [one for outcome in found for one in (outcome, *_averages(outcome))]
+
+
+def _averages(outcome: Outcome) -> list[Outcome]:
+    trial = outcome.trial
+    return [
+        Outcome(
+            replace(trial, label=f"{trial.label} + {name}"),
+            {**outcome.result, **numbers, "averages": {}},
+            outcome.folder,
+            averaged=True,
+        )
+        for name, numbers in outcome.result["averages"].items()
+    ]
 
 
 def told_apart(found: Iterable[Outcome]) -> list[Outcome]:
@@ -53,7 +76,9 @@ def told_apart(found: Iterable[Outcome]) -> list[Outcome]:
 
 # What a table does not spread over rows and columns by itself. Hyperparameters are in the label where they were given.
 _SETTINGS = [
-    f.name for f in fields(Trial) if f.compare and f.name not in ("fingerprint", "targets", "hyperparameters", "seed")
+    f.name
+    for f in fields(Trial)
+    if f.compare and f.name not in ("fingerprint", "targets", "hyperparameters", "seed", "algorithm")
 ]
 
 

@@ -31,8 +31,7 @@ def checks() -> list[Check]:
 
 def check_learns(cls: type[Algorithm], settings: dict[str, Any]) -> None:
     algorithm = _made(cls, settings)
-    for step in range(80):
-        metrics = algorithm.update(_batches(algorithm, step))
+    metrics = _train(algorithm, range(80))
     assert "loss" in metrics, f"{cls.__name__}.update() must return a dict with a loss"
     assert all(isinstance(v, Tensor) and v.dim() == 0 for v in metrics.values()), (
         "metrics must be tensors of one number"
@@ -70,7 +69,7 @@ def check_trains_on_unequal_batches(cls: type[Algorithm], settings: dict[str, An
 
 
 def check_frozen_parameters_stay(cls: type[Algorithm], settings: dict[str, Any]) -> None:
-    net = _network()
+    net = _network(cls)
     frozen = next(net.parameters()).requires_grad_(False)
     before = frozen.clone()
     algorithm = cls(**{"lr": 1e-2, "weight_decay": 0.1, **settings}).setup(net, seed=0)
@@ -100,20 +99,42 @@ def check_state_continues_exactly(cls: type[Algorithm], settings: dict[str, Any]
     )
 
 
+def check_loss_is_pure(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    algorithm = _made(cls, settings)
+    _train(algorithm, range(2))
+    leg = algorithm.legs(_batches(algorithm, 2))[0]
+    before, random = _parameters(algorithm), algorithm.generator.get_state()
+    losses = [algorithm.loss(leg if algorithm.fresh == 1 else leg[0]) for _ in range(2)]
+    assert torch.equal(*losses), f"{cls.__name__}.loss() gave two values for one batch: state changes only in update()"
+    assert _equal(before, _parameters(algorithm)), f"{cls.__name__}.loss() changed the network"
+    assert torch.equal(random, algorithm.generator.get_state()), (
+        f"{cls.__name__}.loss() drew random numbers: draw them in prepare()"
+    )
+
+
 def check_precisions(cls: type[Algorithm], settings: dict[str, Any]) -> None:
-    double = cls(**{"lr": 1e-2, **settings}).setup(_network().double(), seed=0)
-    loss = double.update(_batches(double, 0, dtype=torch.float64))["loss"]
-    assert loss.dtype == torch.float64, f"{cls.__name__} turned a float64 network's loss into {loss.dtype}"
-    assert torch.isfinite(loss)
+    double = cls(**{"lr": 1e-2, **settings}).setup(_network(cls).double(), seed=0)
+    for value in double.update(_batches(double, 0, dtype=torch.float64)).values():
+        assert value.dtype == torch.float64, f"{cls.__name__} turned a float64 network's metrics into {value.dtype}"
+        assert torch.isfinite(value)
     low = _made(cls, settings)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = low.update(_batches(low, 0))["loss"]
+        for step in range(3):
+            loss = low.update(_batches(low, step))["loss"]
     assert torch.isfinite(loss), f"{cls.__name__} gave a loss of {loss.item()} under bfloat16 autocast"
+    assert all(p.isfinite().all() for p in low.net.parameters()), f"{cls.__name__} broke the network under autocast"
 
 
 def check_pickles(cls: type[Algorithm], settings: dict[str, Any]) -> None:
     algorithm = cls(**settings)
-    assert repr(pickle.loads(pickle.dumps(algorithm))) == repr(algorithm)
+    assert repr(_copy(algorithm)) == repr(algorithm)
+    algorithm = _made(cls, settings)
+    _train(algorithm, range(2))
+    twin = _copy(algorithm)
+    for one in (algorithm, twin):
+        _train(one, range(2, 4))
+    same = _equal(_parameters(algorithm), _parameters(twin))
+    assert same, f"{cls.__name__} went on differently after pickling it in mid-training"
 
 
 def check_repr_makes_the_same_algorithm(cls: type[Algorithm], settings: dict[str, Any]) -> None:
@@ -131,15 +152,23 @@ def check_draws_are_valid(cls: type[Algorithm], settings: dict[str, Any]) -> Non
     assert all(about.draw is None or field.name in drawn for field, about in hypers(cls).values())
 
 
-def _network() -> Network:
+def _network(cls: type[Algorithm]) -> Network:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        featurizer = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2), nn.ReLU(), nn.Flatten())
+        featurizer = nn.Sequential(nn.Conv2d(1 + cls.extra_channels, 4, 3, stride=2), nn.ReLU(), nn.Flatten())
         return Network(featurizer, nn.Linear(36, CLASSES))
 
 
 def _made(cls: type[Algorithm], settings: dict[str, Any], seed: int = 0) -> Algorithm:
-    return cls(**{"lr": 1e-2, **settings}).setup(_network(), seed=seed)
+    return cls(**{"lr": 1e-2, **settings}).setup(_network(cls), seed=seed)
+
+
+def _copy(algorithm: Algorithm) -> Algorithm:
+    try:
+        copy: Algorithm = pickle.loads(pickle.dumps(algorithm))
+    except Exception as error:
+        raise AssertionError(f"{type(algorithm).__name__} cannot be pickled: {error}") from error
+    return copy
 
 
 def _batch(seed: int, size: int, dtype: torch.dtype = torch.float32) -> Batch:
@@ -155,16 +184,17 @@ def _batch(seed: int, size: int, dtype: torch.dtype = torch.float32) -> Batch:
 def _batches(
     algorithm: Algorithm, step: int, sizes: Sequence[int] = (8, 8, 8), dtype: torch.dtype = torch.float32
 ) -> list[Any]:
-    if algorithm.draws == 1:
+    if algorithm.fresh == 1:
         return [_batch(100 * step + i, size, dtype) for i, size in enumerate(sizes)]
     return [
-        [_batch(100 * step + 10 * k + i, size, dtype) for k in range(algorithm.draws)] for i, size in enumerate(sizes)
+        [_batch(100 * step + 10 * k + i, size, dtype) for k in range(algorithm.fresh)] for i, size in enumerate(sizes)
     ]
 
 
-def _train(algorithm: Algorithm, steps: range) -> None:
+def _train(algorithm: Algorithm, steps: range) -> dict[str, Tensor]:
     for step in steps:
-        algorithm.update(_batches(algorithm, step))
+        metrics = algorithm.update(_batches(algorithm, step))
+    return metrics
 
 
 def _parameters(algorithm: Algorithm) -> list[Tensor]:

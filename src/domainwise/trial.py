@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 Value = float | int | str | bool | None
@@ -15,7 +15,8 @@ Value = float | int | str | bool | None
 class Trial:
     """One training run on all domains but the targets.
 
-    The data's fingerprint and a third party's source hash are in the id; paths and the label are not.
+    What determines the training is in the id, content rather than place: fingerprints and hashes, never a path. What
+    only says how a run is called, averaged beside, read or found is not.
     """
 
     data: str
@@ -23,21 +24,36 @@ class Trial:
     targets: tuple[str, ...]
     algorithm: str  # "arith", or "my_idea.py:MyIdea"
     hyperparameters: Mapping[str, Value]  # every one of them, resolved
-    source: str = ""  # sha256 of a third party's file
-    size: int = 0  # side of the images that are trained on
+    source: str = ""  # sha256 of a third party's algorithm
     network: str = "small"
+    network_source: str = ""  # sha256 of a third party's network
+    weights: str = "none"  # "none", "pretrained", or the sha256 of a file
+    freeze_batch_norm: bool = False
+    dropout: float = 0.0
+    size: int = 0  # side of the images that are cropped from
+    input_size: int = 0  # side of what the network sees
+    augment: str = "none"
+    validation: str = "plain"
     batch: int = 32  # images of each domain in one minibatch
+    balanced: bool = False
     steps: int = 300
+    evaluate_every: int = 30
     holdout: float = 0.2
-    evaluate_every: int = 50
+    precision: str = "fp32"
     seed: int = 0
+
     label: str = field(default="", compare=False)  # how the user wrote it: what tables call it
-    file: str = field(default="", compare=False)  # where a third party's file lies
+    average: str = field(default="none", compare=False)
+    selection: str = field(default="validation", compare=False)
+    select_every: int = field(default=1, compare=False)
+    test: str = field(default="main", compare=False)
+    file: str = field(default="", compare=False)  # where a third party's algorithm lies
+    network_file: str = field(default="", compare=False)
+    weights_file: str = field(default="", compare=False)
 
     @property
     def id(self) -> str:
-        settings = asdict(self)
-        del settings["label"], settings["file"]
+        settings = {name: value for name, value in asdict(self).items() if name in _DETERMINING}
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
@@ -47,3 +63,6 @@ class Trial:
     def from_json(cls, settings: Mapping[str, Any]) -> Trial:
         known = {key: value for key, value in settings.items() if key != "id"}
         return cls(**{**known, "targets": tuple(known["targets"])})
+
+
+_DETERMINING = {f.name for f in fields(Trial) if f.compare}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from domainwise.algorithms._hyper import Hyper, Value, hyper
+from domainwise.algorithms._inputs import check_batches, check_network
 from domainwise.combine import constant
 from domainwise.data.splits import seed_hash
 from domainwise.errors import InputError, closest
@@ -23,10 +24,15 @@ from domainwise.network import Network
 class Algorithm:
     """Base of all algorithms. Most override only :meth:`loss`; one that walks also :meth:`legs` and :meth:`stepper`.
 
-    ``setup`` gives it a network; from then on ``update`` trains and ``predict`` answers.
+    ``setup`` gives it a network; from then on ``update`` trains and ``predict`` answers. An update is :meth:`prepare`,
+    the host's part, then :meth:`step`, the device's.
     """
 
     name: ClassVar[str] = ""
+    halves: ClassVar[bool] = False  # whether it takes net.features and net.logits apart
+    linear: ClassVar[bool] = False  # ... and needs net.head to be a nn.Linear
+    extra_channels: ClassVar[int] = 0  # input channels the network must have beyond those of the images
+    memory: ClassVar[tuple[str, ...]] = ()  # attributes of its own that belong to the state
 
     lr: float = hyper(5e-5, above=0)
     weight_decay: float = hyper(0.0, least=0)
@@ -41,9 +47,14 @@ class Algorithm:
         )
 
     @property
-    def draws(self) -> int:
+    def fresh(self) -> int:
         """Minibatches of each domain that one update takes."""
         return 1
+
+    @property
+    def draws(self) -> int:
+        """Another name for :attr:`fresh`, where no hyperparameter is called that."""
+        return self.fresh
 
     @property
     def pooled(self) -> bool:
@@ -52,8 +63,10 @@ class Algorithm:
 
     def setup(self, net: Network, *, seed: int | None = None) -> Self:
         """Take a network to train. ``seed`` is for the algorithm's own randomness; None takes torch's."""
+        check_network(self.name, net, halves=self.halves, linear=self.linear)
         seed = torch.initial_seed() if seed is None else seed
         self.net = net
+        self.updates = 0
         self.generator = torch.Generator().manual_seed(seed_hash(seed, "algorithm"))
         self.order = torch.Generator().manual_seed(seed_hash(seed, "order"))
         self.optimizer = self.stepper()
@@ -75,8 +88,19 @@ class Algorithm:
         return torch.optim.Adam(self.net.parameters(), lr=self.lr, weight_decay=self.weight_decay)
 
     def update(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        """One training step on one minibatch per source domain (a list of ``draws`` of them where that is above 1)."""
+        """One training step on one minibatch per source domain (a list of ``fresh`` of them where that is above 1)."""
         self._needs_setup()
+        check_batches(self.name, batches, self.fresh, self._device())
+        self.prepare(batches)
+        metrics = self.step(batches)
+        self.updates += 1
+        return metrics
+
+    def prepare(self, batches: Sequence[Any]) -> None:
+        """The host's part of an update: draw what is random, change what depends on the number of updates so far."""
+
+    def step(self, batches: Sequence[Any]) -> dict[str, Tensor]:
+        """The device's part of an update: nothing in it waits for a number."""
         losses = self.optimizer.step(self.loss, self.legs(batches))
         legs = {f"leg{i}": loss for i, loss in enumerate(losses)} if len(losses) > 1 else {}
         return {"loss": losses.mean(), **legs}
@@ -87,9 +111,13 @@ class Algorithm:
         training = self.net.training
         self.net.eval()
         try:
-            logits: Tensor = self.net(x)
+            return self.answer(x)
         finally:
             self.net.train(training)
+
+    def answer(self, x: Tensor) -> Tensor:
+        """What :meth:`predict` gives, asked for in evaluation mode."""
+        logits: Tensor = self.net(x)
         return logits
 
     def advice(self) -> str:
@@ -103,13 +131,19 @@ class Algorithm:
             "net": self.net.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
+            "memory": {name: getattr(self, name) for name in ("updates", *self.memory)},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._needs_setup()
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.generator.set_state(state["generator"])
+        self.generator.set_state(state["generator"].cpu())  # a map_location moves it along with the rest
+        for name, value in state["memory"].items():
+            setattr(self, name, value.to(self._device(), copy=True) if isinstance(value, Tensor) else value)
+
+    def _device(self) -> torch.device:
+        return next(self.net.parameters()).device
 
     def _needs_setup(self) -> None:
         if not hasattr(self, "net"):
@@ -147,7 +181,7 @@ def make(cls: type[Algorithm], settings: Mapping[str, Any]) -> Algorithm:
 
 
 def draw(cls: type[Algorithm], seed: int) -> dict[str, Value]:
-    """One draw of a random search. Each hyperparameter has a generator of its own: a new one shifts none of the rest."""
+    """One draw of a random search. Each hyperparameter has its own generator: a new one shifts none of the rest."""
     return {
         name: about.draw(np.random.RandomState(seed_hash(seed, about.domainbed or name)))
         for name, (_, about) in hypers(cls).items()

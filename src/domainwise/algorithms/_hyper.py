@@ -23,6 +23,7 @@ class Hyper:
     above: float | None = None
     least: float | None = None
     most: float | None = None
+    below: float | None = None
     choices: tuple[str, ...] = ()
 
     def check(self, owner: str, field: Field[Any], value: Value) -> Value:
@@ -45,6 +46,7 @@ class Hyper:
             and (self.above is None or value > self.above)
             and (self.least is None or value >= self.least)
             and (self.most is None or value <= self.most)
+            and (self.below is None or value < self.below)
         )
 
     def range(self) -> str:
@@ -55,6 +57,7 @@ class Hyper:
         low = f"above {self.above:g}" if self.above is not None else ""
         low = f"{self.least:g} or more" if self.least is not None else low
         high = f"at most {self.most:g}" if self.most is not None else ""
+        high = f"below {self.below:g}" if self.below is not None else high
         return " and ".join(part for part in (low, high) if part) or "a finite number"
 
 
@@ -77,10 +80,11 @@ def hyper(
     above: float | None = None,
     least: float | None = None,
     most: float | None = None,
+    below: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> Any:
     """A hyperparameter of an algorithm: its default, its search draw, and the values it may take."""
-    return field(default=default, metadata={"hyper": Hyper(draw, domainbed, above, least, most, choices)})
+    return field(default=default, metadata={"hyper": Hyper(draw, domainbed, above, least, most, below, choices)})
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import hashlib
-import importlib.util
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -16,6 +13,7 @@ from typing import Any
 
 from domainwise.algorithms._base import Algorithm, hypers, make, written
 from domainwise.errors import InputError, closest
+from domainwise.thirdparty import module_of, source_of
 
 _SHAPE = re.compile(r"(?:(?P<file>.+\.py):)?(?P<name>\w+)\s*(?:\((?P<settings>.*)\))?", re.DOTALL)
 
@@ -34,11 +32,14 @@ class Spec:
 
     @property
     def source(self) -> str:
-        """What a third party's file says, as a hash; an edited file is another algorithm."""
-        return hashlib.sha256(Path(self.file).read_bytes()).hexdigest() if self.file else ""
+        """What a third party's file says, as a hash."""
+        return source_of(self.file) if self.file else ""
 
     def cls(self) -> type[Algorithm]:
-        return _from_file(Path(self.file), self.name.rpartition(":")[2]) if self.file else builtin(self.name)
+        if not self.file:
+            return builtin(self.name)
+        file = Path(self.file)
+        return _the_algorithm(module_of(file), file.name, self.name.rpartition(":")[2])
 
     def create(self, defaults: Mapping[str, Any] | None = None) -> Algorithm:
         """``defaults`` stand below what was written, and only for hyperparameters this algorithm has."""
@@ -110,26 +111,6 @@ def _settings(text: str, whole: str) -> dict[str, Any]:
         return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError, AssertionError) as error:
         raise InputError(f"cannot read the hyperparameters of {whole!r}: write name(key=value, ...)") from error
-
-
-def _from_file(file: Path, name: str) -> type[Algorithm]:
-    if not file.is_file():
-        raise InputError(f"there is no file {file}")
-    # Under a name of its own, so that two files of one name, or an edited one, do not stand in for each other.
-    module_name = f"_domainwise_{file.stem}_{hashlib.sha256(str(file).encode() + file.read_bytes()).hexdigest()[:12]}"
-    module = sys.modules.get(module_name)
-    if module is None:
-        location = importlib.util.spec_from_file_location(module_name, file)
-        assert location is not None
-        assert location.loader is not None
-        module = importlib.util.module_from_spec(location)
-        sys.modules[module_name] = module
-        try:
-            location.loader.exec_module(module)
-        except Exception as error:
-            del sys.modules[module_name]
-            raise InputError(f"{file.name} cannot be imported: {type(error).__name__}: {error}") from error
-    return _the_algorithm(module, file.name, name)
 
 
 def _the_algorithm(module: object, file: str, name: str | None = None) -> type[Algorithm]:

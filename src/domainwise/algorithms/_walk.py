@@ -29,7 +29,7 @@ class Walk(Algorithm):
     domainwise: bool = hyper(True)
 
     @property
-    def draws(self) -> int:
+    def fresh(self) -> int:
         return self.inner_steps
 
     @property

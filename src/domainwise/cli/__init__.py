@@ -7,11 +7,16 @@ from typing import Annotated
 import typer
 
 from domainwise._version import __version__
+from domainwise.cli import cache, presets
 from domainwise.cli.algorithms import algorithms
 from domainwise.cli.compare import compare
 from domainwise.cli.demo import demo
+from domainwise.cli.export_domainbed import export_domainbed
+from domainwise.cli.import_domainbed import import_domainbed
+from domainwise.cli.inspect import inspect
 from domainwise.cli.report import report
 from domainwise.cli.run import run
+from domainwise.cli.show import show
 
 app = typer.Typer(
     help="Domain generalization: train on several source domains, work on one nobody has seen.",
@@ -19,8 +24,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, compare, run, report, algorithms):
+for command in (demo, compare, run, report, show, inspect, algorithms, import_domainbed, export_domainbed):
     app.command()(command)
+for group in (presets.app, cache.app):
+    app.add_typer(group)
 
 
 def _print_version(wanted: bool) -> None:

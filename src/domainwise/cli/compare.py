@@ -14,14 +14,20 @@ def compare(
     ],
     targets: Annotated[str, typer.Option(help="Domains to hold out, one after the other: a,b or all.")] = "all",
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
-    steps: o.Steps = 300,
-    batch: o.BatchSize = 32,
-    size: o.Size = 64,
+    preset: o.Preset = "quick",
+    network: o.Network = None,
+    weights: o.Weights = None,
+    steps: o.Steps = None,
+    batch: o.BatchSize = None,
+    size: o.Size = None,
     evaluate_every: o.Every = None,
+    balanced: o.Balanced = False,
+    average: o.Average = "none",
     set: o.Set = None,
     output: o.Output = None,
+    cache: o.Cache = None,
     device: o.Device = "auto",
-    threads: o.Threads = 1,
+    threads: o.Threads = None,
     processes: o.Processes = None,
     format: o.TableFormat = o.Format.table,
     quiet: o.Quiet = False,
@@ -30,11 +36,13 @@ def compare(
     retry_failed: o.RetryFailed = False,
 ) -> None:
     """Train algorithms with each target held out in turn, and compare them on the domain they have not seen."""
-    from domainwise.api import every, prepare
-    from domainwise.cli.job import Job, assignments, read
-    from domainwise.sweep.plan import Settings
+    from domainwise.api import prepare
+    from domainwise.cli.job import Job
+    from domainwise.cli.reading import Ask, read
 
-    settings = Settings(steps, batch, evaluate_every or every(steps), given=assignments(set))
-    domains = read(data, size, skip_corrupt, quiet)
-    comparison = prepare(domains, algorithms, targets=targets, seeds=seeds, settings=settings, output=output)
+    ask = Ask(preset, network, weights, steps, batch, size, evaluate_every, balanced, set)
+    domains, settings = read(data, ask, cache, skip_corrupt, quiet)
+    comparison = prepare(
+        domains, algorithms, targets=targets, seeds=seeds, settings=settings, average=average, output=output
+    )
     Job(comparison, device, threads, processes, quiet, format, retry_failed).go(dry_run)

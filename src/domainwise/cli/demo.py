@@ -12,15 +12,16 @@ def demo(
 ) -> None:
     """Train ERM, Fish and Arith on rotated handwritten digits (embedded, no download), in under a minute."""
     from domainwise.api import prepare
-    from domainwise.cli.job import Job, read
-    from domainwise.sweep.plan import Settings
+    from domainwise.cli.job import Job
+    from domainwise.cli.reading import Ask, read
 
+    domains, settings = read("digits", Ask(steps=201, evaluate_every=20), None, False, quiet)
     comparison = prepare(
-        read("digits", 16, False, quiet),
+        domains,
         "erm,fish,arith",
         targets="0,75",
         seeds=3,
-        settings=Settings(steps=201, evaluate_every=20),
+        settings=settings,
         output=output or Path("domainwise-demo"),
     )
     Job(comparison, device="cpu", threads=1, processes=2, quiet=quiet, format=format).go()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +15,6 @@ import typer
 from domainwise.api import Comparison, Results
 from domainwise.cli.options import Format
 from domainwise.cli.progress import display
-from domainwise.data.domains import Domains
-from domainwise.data.source import open_data
 from domainwise.errors import InputError
 from domainwise.results import Outcome
 from domainwise.sweep.engine import Engine
@@ -28,7 +24,7 @@ from domainwise.sweep.engine import Engine
 class Job:
     comparison: Comparison
     device: str
-    threads: int
+    threads: int | None
     processes: int | None
     quiet: bool
     format: Format
@@ -42,7 +38,8 @@ class Job:
         if dry_run:
             self._list(missing)
             return
-        engine = Engine(self.processes or processes_for(device, self.threads), self.threads, device)
+        threads = self.threads or threads_for(self.comparison.trials[0].network)
+        engine = Engine(self.processes or processes_for(device, threads), threads, device)
         with display(len(missing), quiet=self.quiet) as shown:
             results = self.comparison.run(engine, shown.watch, self.retry_failed)
         report = results.report(results.folder / "report.html")
@@ -55,8 +52,9 @@ class Job:
         trials = self.comparison.trials
         done = len(trials) - missing
         first = trials[0]
-        pretrained = "a small network, not pretrained" if first.network == "small" else first.network
-        self._say(f"{len(trials)} trials of {first.steps} updates on {first.data} with {pretrained}: {counts(trials)}")
+        weights = {"none": "not pretrained", "pretrained": "pretrained"}.get(first.weights, "with weights from a file")
+        network = f"network {first.network}, {weights}"
+        self._say(f"{len(trials)} trials of {first.steps} updates on {first.data}, {network}: {counts(trials)}")
         if done:
             self._say(f"{done} of them are in {self.comparison.folder} already and are not repeated")
 
@@ -92,43 +90,6 @@ def counts(trials: Sequence[Any]) -> str:
     return f"{', '.join(algorithms)}; target {', '.join(targets)}; {len(seeds)} seed{'s' * (len(seeds) > 1)}"
 
 
-def read(text: str, size: int, skip_corrupt: bool, quiet: bool) -> Domains:
-    """Open the data, with a bar while images are decoded; what a reader warns of is said in a line."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with (
-        warnings.catch_warnings(record=True) as caught,
-        Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bars,
-    ):
-        warnings.simplefilter("always", UserWarning)
-        task = bars.add_task("reading images", total=None)
-        data = open_data(
-            text,
-            size=size,
-            skip_corrupt=skip_corrupt,
-            progress=lambda n, total: bars.update(task, completed=n, total=total),
-        )
-    for warning in caught:
-        print(f"domainwise: {warning.message}", file=sys.stderr)
-    return data
-
-
-def assignments(given: Sequence[str] | None) -> dict[str, Any]:
-    """``--set NAME=VALUE`` as a mapping; a value that is no number, True, False or None is a word."""
-    found = {}
-    for text in given or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip().isidentifier():
-            raise InputError(f"cannot read --set {text}: write --set NAME=VALUE, for example --set inner_lr=0.02")
-        try:
-            found[name.strip()] = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError):
-            found[name.strip()] = value.strip()
-    return found
-
-
 def device_named(text: str) -> str:
     if text == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -141,6 +102,14 @@ def device_named(text: str) -> str:
     return text
 
 
+def threads_for(network: str) -> int:
+    """One for networks so small that several threads would mostly wait for each other."""
+    return 1 if network in ("small", "mnist") else cores()
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def processes_for(device: str, threads: int) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // threads) if device == "cpu" else 1
+    return max(1, cores() // threads) if device == "cpu" else 1

@@ -19,26 +19,43 @@ class Format(StrEnum):
 Data = Annotated[
     str,
     typer.Option(
-        "--data", envvar="DOMAINWISE_DATA", metavar="digits|DIR",
-        help='"digits" (embedded), or a folder DIR/<domain>/<class>/<image>.',
+        "--data", envvar="DOMAINWISE_DATA", metavar="digits|DIR|FILE|pacs=DIR",
+        help='"digits" (embedded), a folder DIR/<domain>/<class>/<image>, a manifest, or a benchmark and its folder.',
     ),
 ]  # fmt: skip
-Steps = Annotated[int, typer.Option(help="Updates of one trial.")]
-BatchSize = Annotated[int, typer.Option("--batch", help="Images of each source domain in one update.")]
-Size = Annotated[int, typer.Option(help="Side of the square that images of a folder are resized to.")]
-Every = Annotated[
-    int | None, typer.Option("--evaluate-every", help="Updates between two evaluations; about ten in a run.")
+Preset = Annotated[str, typer.Option(help="quick, domainbed or swad: see domainwise presets.", metavar="NAME")]
+Network = Annotated[
+    str | None, typer.Option(metavar="NAME", help="small, mnist, a timm backbone such as resnet50, or my_net.py:build.")
 ]
+Weights = Annotated[
+    str | None, typer.Option(metavar="none|pretrained|FILE", help="What a backbone starts from; FILE is a local one.")
+]
+Steps = Annotated[int | None, typer.Option(help="Updates of one trial.")]
+BatchSize = Annotated[int | None, typer.Option("--batch", help="Images of each source domain in one update.")]
+Size = Annotated[int | None, typer.Option(help="Side of the square that the network sees.")]
+Every = Annotated[int | None, typer.Option("--evaluate-every", help="Updates between two evaluations.")]
+Balanced = Annotated[bool, typer.Option("--balanced", help="Draw all classes equally often.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter for every algorithm that has it. Repeatable."),
+    typer.Option(
+        "--set", metavar="NAME=VALUE",
+        help="Any other setting of the preset, or a hyperparameter for every algorithm that has it. Repeatable.",
+    ),
+]  # fmt: skip
+Average = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="Average the weights beside training: swad, ema, ma, swa(start=100,every=1)."),
 ]
 Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", help="Folder for results.  [default: ./domainwise-runs/<command>-<hash>]"),
 ]
+Cache = Annotated[
+    Path | None,
+    typer.Option("--cache", envvar="DOMAINWISE_CACHE", metavar="DIR", help="Folder to keep decoded images in."),
+]
 Device = Annotated[str, typer.Option(help='"cpu", "cuda", "cuda:1", or "auto": a GPU if there is one.')]
-Threads = Annotated[int, typer.Option(min=1, help="Threads of each process.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of each process; 1 for a small network.")]
 Processes = Annotated[
     int | None, typer.Option(min=1, help="Processes side by side; as many as fit the cores, one on a GPU.")
 ]

@@ -12,14 +12,20 @@ def run(
     algorithm: Annotated[str, typer.Option(help="One algorithm, for example arith(inner_steps=3).")],
     target: Annotated[str, typer.Option(help="The domain to hold out.")],
     seed: Annotated[int, typer.Option(help="The seed of this trial.")] = 0,
-    steps: o.Steps = 300,
-    batch: o.BatchSize = 32,
-    size: o.Size = 64,
+    preset: o.Preset = "quick",
+    network: o.Network = None,
+    weights: o.Weights = None,
+    steps: o.Steps = None,
+    batch: o.BatchSize = None,
+    size: o.Size = None,
     evaluate_every: o.Every = None,
+    balanced: o.Balanced = False,
+    average: o.Average = "none",
     set: o.Set = None,
     output: o.Output = None,
+    cache: o.Cache = None,
     device: o.Device = "auto",
-    threads: o.Threads = 1,
+    threads: o.Threads = None,
     format: o.TableFormat = o.Format.table,
     quiet: o.Quiet = False,
     dry_run: o.DryRun = False,
@@ -27,17 +33,19 @@ def run(
     retry_failed: o.RetryFailed = False,
 ) -> None:
     """Run one trial: one algorithm, one target, one seed."""
-    from domainwise.api import every, prepare
-    from domainwise.cli.job import Job, assignments, read
-    from domainwise.sweep.plan import Settings
+    from domainwise.api import prepare
+    from domainwise.cli.job import Job
+    from domainwise.cli.reading import Ask, read
 
-    settings = Settings(steps, batch, evaluate_every or every(steps), given=assignments(set))
+    ask = Ask(preset, network, weights, steps, batch, size, evaluate_every, balanced, set)
+    domains, settings = read(data, ask, cache, skip_corrupt, quiet)
     comparison = prepare(
-        read(data, size, skip_corrupt, quiet),
+        domains,
         algorithm,
         targets=[target],
         seeds=[seed],
         settings=settings,
+        average=average,
         output=output,
         command="run",
     )

@@ -1,8 +1,7 @@
-"""One image file, whatever kind it is, as RGB pixels of a set size."""
+"""One image file, whatever kind it is, as RGB pixels."""
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,45 +13,68 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from domainwise.data.domains import Images
+from domainwise.data.arrays import Images
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 # What a file with such a name may really hold. Not all that Pillow knows: some of its readers start other programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
+ORIENTATION = 0x0112
 
 
 class ImageError(Exception):
     """The reason why a file cannot be used as an image."""
 
 
-def read(path: Path, row: Images) -> str | ImageError:
-    """Fill ``row``, of shape (size, size, 3), and return the sha256 of the file; or the reason why it cannot be."""
+def content_of(path: str) -> bytes:
     try:
-        if not path.is_file():  # reading a pipe would wait for ever
-            return ImageError("it is not a regular file, or a link to none")
-        content = path.read_bytes()
-        row[...] = decode(content, len(row))
+        file = Path(path)
+        if not file.is_file():  # reading a pipe would wait for ever
+            raise ImageError("it is not a regular file, or a link to none")
+        return file.read_bytes()
     except OSError as error:
-        return ImageError(error.strerror)
-    except ImageError as error:
-        return error
-    return hashlib.sha256(content).hexdigest()
+        raise ImageError(error.strerror or str(error)) from error
 
 
 def decode(content: bytes, size: int) -> Images:
-    """(size, size, 3), in one antialiased resize that does not keep the aspect ratio, as the published protocol does.
+    """(size, size, 3), in one antialiased resize that does not keep the aspect ratio, as in the published protocol."""
+    return squeezed(rgb(content)[0], (size, size))
+
+
+def rgb(content: bytes) -> tuple[Image.Image, str]:
+    """The image and the mode it was stored in.
 
     Upright as the EXIF orientation says, the first frame of an animation, transparent pixels over white, 16-bit grey
     scaled to 8 bits.
     """
     try:
         with Image.open(BytesIO(content), formats=FORMATS) as image:
-            upright = ImageOps.exif_transpose(image)
-            return np.asarray(_rgb(upright).resize((size, size), Image.Resampling.BILINEAR))
-    except (
-        Exception
-    ) as error:  # a damaged file makes Pillow raise almost anything: OSError, SyntaxError, struct.error...
+            image.load()
+            turned = image.getexif().get(ORIENTATION, 1) != 1
+            return _rgb(ImageOps.exif_transpose(image) if turned else image), image.mode
+    except Exception as error:  # a damaged file makes Pillow raise almost anything: OSError, SyntaxError, struct.error
         raise ImageError(_reason(content, error)) from error
+
+
+def squeezed(image: Image.Image, shape: tuple[int, int]) -> Images:
+    """(height, width, 3): the very pixels where the shape is right already, otherwise one antialiased resize."""
+    height, width = shape
+    if image.size != (width, height):
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(image)
+
+
+def shape_of(path: str) -> tuple[int, int] | None:
+    """Height and width of the upright image, from the head of the file alone; None where that cannot be read."""
+    try:
+        if not Path(path).is_file():
+            return None
+        with Image.open(path, formats=FORMATS) as image:
+            width, height = image.size
+            if width != height and image.getexif().get(ORIENTATION, 1) in (5, 6, 7, 8):
+                return width, height
+            return height, width
+    except Exception:  # it is read again in full, and then the reason is told
+        return None
 
 
 @contextmanager

@@ -11,22 +11,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from domainwise.data.arrays import Fixed, Images as Images, Labels as Labels, Ragged, Shapes
 from domainwise.errors import InputError, closest
 
-Images = npt.NDArray[np.uint8]
-Labels = npt.NDArray[np.int64]
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Domain:
     name: str
     images: Images  # (N, H, W, C), in memory or memory-mapped
     labels: Labels  # (N,), positions in Domains.classes
+    evaluation: Images | None = None  # (N, E, E, C), from the originals in one resize; None: evaluate on images
+    shapes: Shapes | None = None  # (N, 2), height and width of the originals; None: images are pixel for pixel
+    originals: Ragged | None = None  # every pixel of originals that differ in size: crop from these, not from images
+    groups: Labels | None = None  # (N,): images of one group never straddle a split
+    fixed: Fixed | None = None  # (N,): in which part of the split an image belongs, FREE where the seed decides
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {len(self)} images>"
+
+
+OPTIONAL = ("evaluation", "shapes", "originals", "groups", "fixed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +45,7 @@ class Domains:
     classes: tuple[str, ...]
     items: tuple[Domain, ...]
     fingerprint: str
+    home: Path | None = None  # the folder that the arrays are mapped from
 
     def __post_init__(self) -> None:
         _validate(self)
@@ -49,6 +58,12 @@ class Domains:
     def shape(self) -> tuple[int, ...]:
         """(H, W, C) of every image."""
         return self.items[0].images.shape[1:]
+
+    @property
+    def evaluation_shape(self) -> tuple[int, ...]:
+        """(H, W, C) of every image that is evaluated on."""
+        first = self.items[0]
+        return (first.images if first.evaluation is None else first.evaluation).shape[1:]
 
     def __iter__(self) -> Iterator[Domain]:
         return iter(self.items)
@@ -63,26 +78,16 @@ class Domains:
         raise InputError(f'"{name}" is no domain of {self.name}: {closest(name, self.names)}')
 
     def save(self, folder: Path) -> None:
-        """Write arrays that :meth:`open` maps instead of reading."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for i, domain in enumerate(self.items):
-            np.save(folder / f"{i}-images.npy", domain.images)
-            np.save(folder / f"{i}-labels.npy", domain.labels)
-        about = {"name": self.name, "classes": self.classes, "domains": self.names, "fingerprint": self.fingerprint}
-        (folder / "domains.json").write_text(json.dumps(about), encoding="utf-8")
+        """Write arrays that :meth:`open` maps instead of reading; those that are mapped already are linked to."""
+        from domainwise.data.storage import save
+
+        save(self, folder)
 
     @classmethod
     def open(cls, folder: Path) -> Domains:
-        about = json.loads((folder / "domains.json").read_text(encoding="utf-8"))
-        items = tuple(
-            Domain(
-                name,
-                np.load(folder / f"{i}-images.npy", mmap_mode="r"),
-                np.load(folder / f"{i}-labels.npy"),
-            )
-            for i, name in enumerate(about["domains"])
-        )
-        return cls(about["name"], tuple(about["classes"]), items, about["fingerprint"])
+        from domainwise.data.storage import load
+
+        return load(folder)
 
 
 def domains(
@@ -169,3 +174,15 @@ def _validate_domain(data: Domains, domain: Domain) -> None:
         raise InputError(
             f'domain "{domain.name}" has label {low if low < 0 else high}, outside 0..{len(data.classes) - 1}'
         )
+    _validate_optional(data, domain)
+
+
+def _validate_optional(data: Domains, domain: Domain) -> None:
+    for what in OPTIONAL:
+        mine, first = getattr(domain, what), getattr(data.items[0], what)
+        if (mine is None) != (first is None):
+            raise InputError(f'either all domains of {data.name} have {what} or none, but not "{domain.name}" alone')
+        if mine is not None and len(mine) != len(domain):
+            raise InputError(f'domain "{domain.name}" has {len(domain)} images and {len(mine)} {what}')
+    if domain.evaluation is not None and domain.evaluation.shape[1:] != data.evaluation_shape:
+        raise InputError(f'the images of domain "{domain.name}" to evaluate on have another shape than the others')

@@ -1,24 +1,125 @@
-"""Data as text: ``digits``, or a folder of domain folders."""
+"""Data as text: ``digits``, a folder of domain folders, a manifest, or a benchmark and the folder it lies in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from domainwise.data.domains import Domains
-from domainwise.errors import InputError
+from domainwise.errors import InputError, closest
+
+WHAT = "give a folder of domain folders, a manifest (.csv, .tsv, .json), a benchmark as in pacs=DIR, or digits"
+
+if TYPE_CHECKING:
+    from domainwise.data.benchmarks import Benchmark
+    from domainwise.data.cache import Say
+    from domainwise.data.listing import Listing
+    from domainwise.data.reading import Progress
 
 
 def open_data(
-    text: str, *, size: int = 64, skip_corrupt: bool = False, progress: Callable[[int, int], None] | None = None
+    text: str,
+    *,
+    size: int = 64,
+    train_size: int | Literal["original"] | None = None,
+    eval_size: int | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    skip_corrupt: bool = False,
+    progress: Progress | None = None,
+    say: Say | None = None,
 ) -> Domains:
-    """What ``--data`` names. A folder that is called like embedded data is reached as ``./digits``."""
+    """What ``--data`` names. A folder that is called like embedded data is reached as ``./digits``.
+
+    Args:
+        size: side of the squares that image files are resized to, in one array to train on and to evaluate on.
+        train_size: side of those to train on, where they differ; "original" keeps every pixel. Images that all have
+            one size and are not larger are kept pixel for pixel.
+        eval_size: side of those to evaluate on, where they differ.
+        cache: folder to keep decoded images in (``cache_folder()``); None reads everything into memory.
+        skip_corrupt: leave out, with a warning, files that cannot be read as images; otherwise they are an error.
+        progress: called now and then with the number of images done and the number of all images.
+        say: called with sentences about what is going on.
+    """
+    found = find_source(text)
+    if isinstance(found, Domains):
+        return found
+    from domainwise.data.cache import opened
+    from domainwise.data.layout import Sizes
+    from domainwise.data.memory import into_memory
+
+    found.require_usable()
+    sizes = Sizes(size if train_size is None else train_size, size if eval_size is None else eval_size)
+    if cache is None:
+        data, oddities = into_memory(found, sizes, skip_corrupt=skip_corrupt, progress=progress)
+    else:
+        data, oddities = opened(
+            found, sizes, Path(cache), skip_corrupt=skip_corrupt, progress=progress, say=say or (lambda sentence: None)
+        )
+    for oddity in oddities:
+        warnings.warn(f"{found.name}: {oddity}", stacklevel=2)
+    return data
+
+
+def find_source(text: str) -> Listing | Domains:
+    """The data, where it is made in a moment; otherwise the image files it consists of."""
+    from domainwise.data.folders import find, looking
+
     if text == "digits":
         from domainwise.data.digits import digits
 
         return digits()
-    if not Path(text).exists():
-        raise InputError(f'"{text}" is neither a folder nor embedded data: give a folder of domain folders, or digits')
-    from domainwise.data.folders import folders
+    if not text.strip():
+        raise InputError(f"no data: {WHAT}")
+    path = _path(text)
+    with looking():
+        there, is_file = path.exists(), path.is_file()
+    if not there:
+        return _benchmark(text)
+    return _manifest(path) if is_file else find(path)
 
-    return folders(text, size=size, skip_corrupt=skip_corrupt, progress=progress)
+
+def benchmark_named(text: str) -> Benchmark | None:
+    """The benchmark that ``--data`` names, for its settings."""
+    from domainwise.data.benchmarks import BENCHMARKS
+
+    name, equals, _ = text.partition("=")
+    return BENCHMARKS.get(name.lower() if equals else name) if equals or name == "digits" else None
+
+
+def _benchmark(text: str) -> Listing | Domains:
+    from domainwise.data import mnist
+    from domainwise.data.benchmarks import BENCHMARKS, find_benchmark
+
+    name, equals, place = text.partition("=")
+    name = name.lower()
+    if name in BENCHMARKS and not place.strip():
+        raise InputError(f"{name} is not embedded: say where it lies, --data {name}=DIR")
+    if not equals or not name.isidentifier():
+        raise InputError(f'"{text}" is neither a file nor a folder nor embedded data: {WHAT}')
+    if name not in BENCHMARKS or name == "digits":
+        in_folders = [known for known in BENCHMARKS if known != "digits"]
+        raise InputError(f'"{name}" is no benchmark that is read from a folder: {closest(name, in_folders)}')
+    folder = _path(place)
+    if name == "rotated_mnist":
+        return mnist.rotated_mnist(folder)
+    if name == "colored_mnist":
+        return mnist.colored_mnist(folder)
+    return find_benchmark(BENCHMARKS[name], folder)
+
+
+def _path(text: str) -> Path:
+    try:
+        return Path(text).expanduser()  # a shell leaves the ~ in pacs=~/data alone
+    except RuntimeError:  # of a user that does not exist
+        return Path(text)
+
+
+def _manifest(path: Path) -> Listing:
+    from domainwise.data.manifests import find_manifest
+    from domainwise.data.rows import SUFFIXES
+
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f'"{path}" is a file, but no manifest ({", ".join(SUFFIXES)}) and no folder of domain folders')
+    return find_manifest(path)

@@ -7,6 +7,8 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
+from domainwise.data.arrays import FREE, HOLDOUT, MAIN, Fixed, Labels
+
 Indices = npt.NDArray[np.int64]
 
 
@@ -15,9 +17,39 @@ def seed_hash(*parts: object) -> int:
     return int(hashlib.md5(str(parts).encode(), usedforsecurity=False).hexdigest(), 16) % 2**31
 
 
-def split(size: int, holdout: float, seed: int, position: int) -> tuple[Indices, Indices]:
-    """(main, holdout): the larger part first. Holdout is the first ``int(size * holdout)`` of a seeded shuffle."""
+def split(
+    size: int,
+    holdout: float,
+    seed: int,
+    position: int,
+    groups: Labels | None = None,
+    fixed: Fixed | None = None,
+) -> tuple[Indices, Indices]:
+    """(main, holdout): the larger part first. Holdout is the first ``int(size * holdout)`` of a seeded shuffle.
+
+    With ``groups`` it is the groups that are shuffled, and whole ones are held out until there are that many images;
+    the last one stays in main. With ``fixed`` only images that are FREE are dealt, by the same rule.
+    """
+    if fixed is not None:
+        free = np.flatnonzero(fixed == FREE)
+        main, held = split(len(free), holdout, seed, position, None if groups is None else groups[free])
+        return (
+            np.concatenate([free[main], np.flatnonzero(fixed == MAIN)]),
+            np.concatenate([free[held], np.flatnonzero(fixed == HOLDOUT)]),
+        )
+    random = np.random.RandomState(seed_hash(seed, position))
+    wanted = int(size * holdout)
+    if groups is not None:
+        return _whole_groups(groups, wanted, random)
     keys = np.arange(size)
-    np.random.RandomState(seed_hash(seed, position)).shuffle(keys)
-    held = int(size * holdout)
-    return keys[held:], keys[:held]
+    random.shuffle(keys)
+    return keys[wanted:], keys[:wanted]
+
+
+def _whole_groups(groups: Labels, wanted: int, random: np.random.RandomState) -> tuple[Indices, Indices]:
+    _, group_of, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = random.permutation(len(sizes))
+    before = np.cumsum(sizes[order]) - sizes[order]  # images in the groups that come earlier
+    held = order[:-1][before[:-1] < wanted]
+    chosen = np.isin(group_of, held)
+    return np.flatnonzero(~chosen), np.flatnonzero(chosen)

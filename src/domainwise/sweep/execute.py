@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from domainwise._version import __version__
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.loop import Diverged, run
-from domainwise.records import Record, append, publish
-from domainwise.select import by_validation, summary, validation
+from domainwise.records import Record, append, lean, publish
+from domainwise.select import selected, summary, validation
 from domainwise.trial import Trial
 
 Watch = Callable[[Trial, dict[str, Any]], None]
@@ -26,20 +26,20 @@ Watch = Callable[[Trial, dict[str, Any]], None]
 def execute(
     trial: Trial, data: Domains, folder: Path, *, device: str = "cpu", watch: Watch | None = None
 ) -> dict[str, Any]:
-    """Run a trial and leave trial.json, records.jsonl and result.json in its folder. Returns the result.
+    """Run a trial and leave trial.json, records.jsonl, counts.json and result.json in its folder. Returns the result.
 
     ``watch`` hears {"step": 120} now and then, and {"step": ..., "validation": ...} at every evaluation.
     """
     folder.mkdir(parents=True, exist_ok=True)
     publish(folder / "trial.json", trial.to_json())
-    lines = folder / "records.jsonl"
-    lines.unlink(missing_ok=True)
+    for name in ("result.json", "records.jsonl", "counts.json"):
+        (folder / name).unlink(missing_ok=True)
     tell = watch or (lambda trial, event: None)
     records: list[Record] = []
     started, status, message, step = time.perf_counter(), "finished", "", trial.steps - 1
     try:
         for record in run(trial, data, device=device, tick=lambda step: tell(trial, {"step": step})):
-            append(lines, record)
+            append(folder / "records.jsonl", lean(record))
             records.append(record)
             tell(trial, {"step": record["step"] + 1, "validation": validation(record, trial.targets)})
     except Diverged as error:
@@ -48,12 +48,14 @@ def execute(
         status, message, step = "failed", _told(error), len(records)
         (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
     result = result_of(trial, status, message, step, records, time.perf_counter() - started, device)
+    if status == "finished":
+        publish(folder / "counts.json", counts_of(trial, records))
     publish(folder / "result.json", result)
     return result
 
 
 def result_of(
-    trial: Trial, status: str, message: str, step: int, records: list[Record], seconds: float, device: str
+    trial: Trial, status: str, message: str, step: int, records: Sequence[Record], seconds: float, device: str
 ) -> dict[str, Any]:
     """The content of result.json: all that tables need to know of a trial that has ended."""
     finished = status == "finished"
@@ -62,13 +64,31 @@ def result_of(
         "status": status,
         "message": message,
         "step": step,
-        "selected": summary(by_validation(records, trial.targets), trial.targets) if finished else None,
-        "last": summary(records[-1], trial.targets) if finished else None,
+        **(_numbers(trial, records) if finished else {"selected": None, "last": None}),
+        "averages": {trial.average: _numbers(trial, averaged(records))} if finished and averaged(records) else {},
         "seconds": seconds,
         "device": device,
         "threads": torch.get_num_threads(),
         "versions": versions(),
     }
+
+
+def averaged(records: Sequence[Record]) -> list[Record]:
+    """The records of the averaged model, as if it were a run of its own."""
+    return [{**record, "domains": record["average"]} for record in records if "average" in record]
+
+
+def counts_of(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
+    """What the selected model made of every domain: confusion and calibration counts."""
+    found = {"model": selected(records, trial)["domains"]}
+    if models := averaged(records):
+        found[trial.average] = selected(models, trial)["domains"]
+    return found
+
+
+def _numbers(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
+    return {"selected": summary(selected(records, trial), trial.targets, trial.test),
+            "last": summary(records[-1], trial.targets, trial.test)}  # fmt: skip
 
 
 def versions() -> dict[str, str]:

@@ -3,58 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from domainwise.algorithms import Spec, hypers
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.network import network_source
+from domainwise.settings import Settings
 from domainwise.trial import Trial
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What all trials of a comparison share."""
-
-    steps: int = 300
-    batch: int = 32
-    evaluate_every: int = 50
-    holdout: float = 0.2
-    network: str = "small"
-    given: Mapping[str, Any] = field(default_factory=dict)  # hyperparameters for every algorithm that has them
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "batch", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be 1 or more, got {getattr(self, name)}")
-        if not 0 < self.holdout < 1:
-            raise InputError(f"holdout must be between 0 and 1, got {self.holdout}")
-
-
-# Hyperparameters that a network changes: one that starts from nothing needs larger steps than a pretrained one.
-OF_NETWORK: dict[str, dict[str, Any]] = {"small": {"lr": 1e-3}}
-
-
 def plan(
-    data: Domains, specs: Sequence[Spec], targets: Sequence[str], seeds: Sequence[int], settings: Settings
+    data: Domains,
+    specs: Sequence[Spec],
+    targets: Sequence[str],
+    seeds: Sequence[int],
+    settings: Settings,
+    average: str = "none",
 ) -> list[Trial]:
     """One trial per seed, target and algorithm, without repetition, seeds outermost: a partial run is already a
     comparison."""
-    _known_somewhere(specs, settings.given)
-    shared = asdict(settings)
-    del shared["given"]
+    _known_somewhere(specs, settings.hyperparameters)
+    shared = {**shared_by_all(data, settings), "average": average}
     trials: dict[str, Trial] = {}
     for seed in seeds:
         for target in targets:
             for spec in specs:
                 trial = Trial(
-                    data=data.name,
-                    fingerprint=data.fingerprint,
                     targets=(data[target].name,),
                     algorithm=spec.name,
                     hyperparameters=resolved(spec, settings),
                     source=spec.source,
-                    size=data.shape[0],
                     seed=seed,
                     label=spec.label,
                     file=spec.file,
@@ -64,9 +44,40 @@ def plan(
     return list(trials.values())
 
 
+def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
+    """The part of a trial that does not depend on algorithm, target or seed."""
+    same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "steps", "evaluate_every",
+            "holdout", "precision", "selection", "select_every", "test")  # fmt: skip
+    return {
+        "data": data.name,
+        "fingerprint": data.fingerprint,
+        "size": data.shape[0],
+        "input_size": data.evaluation_shape[0],
+        **_network(settings.network),
+        **_weights(settings.weights),
+        **{name: getattr(settings, name) for name in same},
+    }
+
+
+def _network(name: str) -> dict[str, str]:
+    file, _, function = name.rpartition(":")
+    if not file:
+        return {"network": name}
+    path = Path(file).absolute()
+    return {"network": f"{path.name}:{function}", "network_source": network_source(name), "network_file": str(path)}
+
+
+def _weights(weights: str) -> dict[str, str]:
+    if weights in ("none", "pretrained"):
+        return {"weights": weights}
+    from domainwise.weights import weights_sha256
+
+    return {"weights": weights_sha256(Path(weights)), "weights_file": str(Path(weights).absolute())}
+
+
 def resolved(spec: Spec, settings: Settings) -> dict[str, Any]:
-    """Every hyperparameter: field default < network < given for all < written beside the algorithm."""
-    algorithm = spec.create({**OF_NETWORK.get(settings.network, {}), **settings.given})
+    """Every hyperparameter: field default < preset < network < benchmark < given for all < written beside it."""
+    algorithm = spec.create(settings.given_to_all())
     return {name: getattr(algorithm, name) for name in hypers(type(algorithm))}
 
 

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from domainwise.algorithms import Algorithm, algorithm
+from domainwise.data.splits import seed_hash
+from domainwise.errors import InputError
+from domainwise.losses import Batch, joined
+from domainwise.network import Network
+
+
+@algorithm
+class ARM(Algorithm):
+    """Show the network a summary of the minibatch beside every image (Zhang et al., 2021).
+
+    Loss: ``CE(net([x, c]), y)`` over all samples, ``c`` one more channel: the mean over the images of a domain's
+    minibatch of a small convolutional context network. It predicts in groups of the size of the training minibatches
+    where they divide what is asked, else all at once.
+
+    DomainBed: never trains its context network, which its optimizer does not hold; here it learns with the rest.
+    """
+
+    extra_channels = 1
+    memory = ("support",)
+
+    def setup(self, net: Network, *, seed: int | None = None) -> Self:
+        seed = torch.initial_seed() if seed is None else seed
+        self.support = 0  # images of a group; nothing is known of it before the first update
+        # Before the optimizer is built, so that it holds the context network too.
+        return super().setup(cast(Network, Contextual(net, seed_hash(seed, "context"))), seed=seed)
+
+    def prepare(self, batches: Sequence[Any]) -> None:
+        self.support = len(batches[0][0])
+
+    def loss(self, batches: Sequence[Batch]) -> Tensor:
+        x, y = joined(batches)
+        return F.cross_entropy(self.net(x, [len(labels) for _, labels in batches]), y)
+
+    def answer(self, x: Tensor) -> Tensor:
+        grouped = self.support > 0 and len(x) % self.support == 0
+        logits: Tensor = self.net(x, [self.support] * (len(x) // self.support) if grouped else [len(x)])
+        return logits
+
+
+class Contextual(nn.Module):
+    """A network whose images get the mean context of their group as one more channel."""
+
+    def __init__(self, inner: Network, seed: int) -> None:
+        super().__init__()
+        self.inner = inner
+        self.channels = _image_channels(inner)
+        self.context = _context(self.channels, seed).to(next(inner.parameters()))
+
+    def forward(self, x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
+        """``sizes`` are those of the groups, in the order of the images; None is one group of all."""
+        logits: Tensor = self.inner(self.widened(x, sizes))
+        return logits
+
+    def widened(self, x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
+        if x.dim() != 4 or x.shape[1] != self.channels:
+            raise InputError(
+                f"arm takes images of shape (samples, {self.channels}, height, width), one channel fewer than the "
+                f"network's first convolution, and got inputs of shape {tuple(x.shape)}"
+            )
+        groups = torch.split(self.context(x), [len(x)] if sizes is None else list(sizes))
+        means = torch.cat([group.mean(0, keepdim=True).expand_as(group) for group in groups])
+        return torch.cat([x, means], 1)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.inner.features(self.widened(x))
+
+    def logits(self, features: Tensor) -> Tensor:
+        return self.inner.logits(features)
+
+    @property
+    def featurizer(self) -> nn.Module:
+        return self.inner.featurizer
+
+    @property
+    def head(self) -> nn.Module:
+        return self.inner.head
+
+
+def _image_channels(net: Network) -> int:
+    first = next((module for module in net.modules() if isinstance(module, nn.Conv2d)), None)
+    if first is None:
+        raise InputError("arm adds a channel to images, and this network has no convolution to take one")
+    if first.in_channels < 2:
+        raise InputError(
+            "arm adds a channel to images: the network's first convolution must take channels + 1, and takes only 1"
+        )
+    return first.in_channels - 1
+
+
+def _context(channels: int, seed: int, width: int = 64) -> nn.Sequential:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed every GPU
+        return nn.Sequential(
+            nn.Conv2d(channels, width, 5, padding=2),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 5, padding=2),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, 1, 5, padding=2),
+        )

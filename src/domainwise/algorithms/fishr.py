@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from domainwise.algorithms import algorithm, hyper, log10, uniform, whole
+from domainwise.algorithms._penalty import Penalized, Terms, at_head
+from domainwise.errors import InputError
+from domainwise.losses import Batch, head_variance
+from domainwise.network import Network
+
+
+@algorithm
+class Fishr(Penalized):
+    """Match the variance of the head's gradients between the domains (Rame et al., 2022).
+
+    Loss: ``CE + w mean_e mean_p (u_e - mean_e u_e)^2``, ``u_e = m_e / (1 - ema)``, ``m_e <- ema m_e + (1 - ema) v_e``
+    from 0 on, ``v_e`` the variance over samples of each of the ``p`` entries of the head's gradient; ``w`` is 0 for
+    ``anneal`` updates, then ``penalty``, with a fresh optimizer.
+    """
+
+    linear = True
+    memory = ("averages",)
+
+    penalty: float = hyper(1000.0, log10(1, 4), domainbed="lambda", least=0)
+    anneal: int = hyper(1500, whole(uniform(0, 5000)), domainbed="penalty_anneal_iters", least=0)
+    ema: float = hyper(0.95, uniform(0.9, 0.99), domainbed="ema", least=0, below=1)
+
+    def setup(self, net: Network, *, seed: int | None = None) -> Self:
+        self.averages: Tensor | None = None  # (n, classes, d) from the first update on
+        return super().setup(net, seed=seed)
+
+    def prepare(self, batches: Sequence[Any]) -> None:
+        if self.updates == self.anneal:
+            self.optimizer = self.stepper()
+        if self.averages is not None and len(self.averages) != len(batches):
+            raise InputError(
+                f"fishr keeps a moving average for each of {len(self.averages)} domains, and this update has "
+                f"{len(batches)} of them"
+            )
+
+    def terms(self, batches: Sequence[Batch]) -> Terms:
+        inputs, logits = at_head(self.net, batches)
+        labels = [y for _, y in batches]
+        risk = F.cross_entropy(torch.cat(logits), torch.cat(labels))
+        weight = self.penalty if self.updates >= self.anneal else 0.0
+        with torch.set_grad_enabled(weight > 0 and torch.is_grad_enabled()):
+            variances = torch.stack([head_variance(*one) for one in zip(inputs, logits, labels, strict=True)])
+            past = 0 if self.averages is None else self.averages * (self.ema / (1 - self.ema))
+            penalty = (past + variances).var(0, correction=0).mean()
+        return Terms(risk, penalty, weight, noted=variances.detach())
+
+    @torch.no_grad()
+    def remember(self, terms: Terms) -> None:
+        assert terms.noted is not None
+        if self.averages is None:
+            self.averages = torch.zeros_like(terms.noted)
+        self.averages.lerp_(terms.noted, 1 - self.ema)

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from domainwise.algorithms import algorithm, hyper, log10, whole
+from domainwise.algorithms._penalty import Penalized, Terms
+from domainwise.losses import Batch, apart, joined, risks
+
+
+@algorithm
+class VREx(Penalized):
+    """Make the risks of the domains equal (Krueger et al., 2021).
+
+    Loss: ``mean_e CE_e + w var_e CE_e``, the variance that of the population; ``w`` is 1 for ``anneal`` updates, then
+    ``penalty``, with a fresh optimizer.
+    """
+
+    penalty: float = hyper(10.0, log10(-1, 5), domainbed="vrex_lambda", least=0)
+    anneal: int = hyper(500, whole(log10(0, 4)), domainbed="vrex_penalty_anneal_iters", least=0)
+
+    def prepare(self, batches: Sequence[Any]) -> None:
+        if self.updates == self.anneal:
+            self.optimizer = self.stepper()
+
+    def terms(self, batches: Sequence[Batch]) -> Terms:
+        risk = risks(apart(self.net(joined(batches)[0]), batches), batches)
+        return Terms(risk.mean(), risk.var(correction=0), self.penalty if self.updates >= self.anneal else 1.0)

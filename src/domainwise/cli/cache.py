@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from domainwise.data.shelf import Entry
+
+CacheFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache", metavar="DIR", envvar="DOMAINWISE_CACHE",
+        help="Folder for decoded images.  [default: domainwise in the user's cache folder]",
+    ),
+]  # fmt: skip
+
+app = typer.Typer(name="cache", help="See and clear the images that were decoded before.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_entries(cache: CacheFolder = None) -> None:
+    """List the data sets whose images are kept decoded."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from domainwise.data.cache import cache_folder
+    from domainwise.data.shelf import entries, gigabytes
+
+    folder = cache_folder(cache)
+    found = entries(folder)
+    table = Table(box=None, padding=(0, 2))
+    for heading in ("name", "size", "age", "images", "domains", "made from"):
+        table.add_column(heading, no_wrap=heading in ("name", "size", "age"))
+    for entry in found:
+        table.add_row(*(Text(cell, overflow="fold") for cell in _row(entry)))
+    screen = Console()
+    console = Console(highlight=False, markup=False, width=screen.width if screen.is_terminal else 200)
+    if found:
+        console.print(table)
+    console.print(
+        f"{len(found)} data sets, {gigabytes(sum(entry.bytes for entry in found))}, in {folder}", soft_wrap=True
+    )
+
+
+@app.command()
+def clear(
+    name: Annotated[str | None, typer.Argument(help="One of them, as listed; also without the hash behind it.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    cache: CacheFolder = None,
+) -> None:
+    """Remove decoded images; they are made again when they are needed."""
+    from domainwise.data import shelf
+    from domainwise.data.cache import cache_folder
+    from domainwise.errors import InputError
+
+    if all == (name is not None):
+        raise InputError("say which one to clear, by its name in `domainwise cache list`, or --all")
+    removed = shelf.clear(cache_folder(cache), name)
+    print(f"removed {len(removed)} data sets, {shelf.gigabytes(sum(entry.bytes for entry in removed))}")
+
+
+def _row(entry: Entry) -> list[str]:
+    from domainwise.data.shelf import gigabytes
+
+    if entry.created is None:
+        return [entry.name, gigabytes(entry.bytes), "?", "?", "damaged", "?"]
+    return [
+        entry.name,
+        gigabytes(entry.bytes),
+        _age(entry.created),
+        f"{entry.images:,} at {entry.sizes}",
+        ", ".join(entry.domains),
+        entry.source,
+    ]
+
+
+def _age(created: float) -> str:
+    import time
+
+    seconds = max(0.0, time.time() - created)
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} seconds"

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from domainwise.cli import options as o
+
+
+def export_domainbed(
+    folder: Annotated[Path, typer.Argument(help="A folder that demo, compare or run wrote to.", metavar="DIR")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A new folder for DomainBed's files.")],
+    quiet: o.Quiet = False,
+) -> None:
+    """Write results as DomainBed does, for its collect_results and what others built on its files."""
+    import sys
+
+    from domainwise.domainbed import export
+    from domainwise.errors import InputError
+    from domainwise.results import outcomes, told_apart, variants
+
+    found = variants(told_apart(outcomes(folder)))
+    if not found:
+        raise InputError(f"{folder} has no trials that came to an end: give the folder that a comparison wrote to")
+    written = export(found, output)
+    left = len(found) - len(written)
+    if not quiet:
+        lost = f"; {left} that diverged or failed left out" if left else ""
+        print(f"{len(written)} run{'s' * (len(written) != 1)} in {output}{lost}", file=sys.stderr)

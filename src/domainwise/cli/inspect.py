@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from domainwise.cli import options as o
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from domainwise.data.survey import Survey
+
+SHOWN = 20  # corrupt files and duplicates; --format json has them all
+
+
+class SurveyFormat(StrEnum):
+    table = "table"
+    json = "json"
+
+
+def inspect(
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="DIR, pacs=DIR, manifest.csv or digits: whatever --data takes.")
+    ],
+    format: Annotated[SurveyFormat, typer.Option("--format", help="How it is printed.")] = SurveyFormat.table,
+    picture: Annotated[
+        Path, typer.Option("--picture", metavar="FILE", help="Where a sample of the images is drawn.")
+    ] = Path("domainwise-inspect.png"),
+    no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw no picture.")] = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Say what a data set consists of: images per domain and class, sizes, corrupt files, duplicates."""
+    import json
+    import sys
+
+    from rich.console import Console
+
+    from domainwise.data.picture import write_picture
+    from domainwise.data.source import find_source
+    from domainwise.data.survey import survey
+
+    found = find_source(data)
+    with _bar(quiet) as told:
+        surveyed = survey(found, told)
+    if format is SurveyFormat.json:
+        print(json.dumps(surveyed.to_json(), indent=1))
+    else:
+        _print(surveyed, Console(highlight=False, markup=False, soft_wrap=True))
+    if not no_picture:
+        path = write_picture(found, picture)
+        if not quiet:
+            print(f"picture: {path}", file=sys.stderr)
+
+
+@contextmanager
+def _bar(quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bars:
+        task = bars.add_task("looking at images", total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def _print(survey: Survey, console: Console) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("class", box=None, padding=(0, 2))
+    for domain in survey.domains:
+        table.add_column(Text(domain), justify="right", overflow="fold")
+    for kind in survey.classes:
+        table.add_row(Text(kind), *(f"{survey.counts[domain][kind]:,}" for domain in survey.domains))
+    table.add_section()
+    table.add_row("all", *(f"{sum(survey.counts[domain].values()):,}" for domain in survey.domains))
+    console.print(f"{survey.name}: {len(survey.looks):,} images in {len(survey.domains)} domains")
+    console.print(table)
+    for line in _lines(survey):
+        console.print(line)
+
+
+def _lines(survey: Survey) -> list[str]:
+    sizes = survey.sizes
+    lines = []
+    if survey.looks:
+        height, width = (f"{sizes[s]['min']} / {sizes[s]['median']} / {sizes[s]['max']}" for s in ("height", "width"))
+        lines.append(f"sizes: {sizes['distinct']} distinct; height min / median / max {height}, width {width}")
+        lines.append("modes: " + ", ".join(f"{mode} {count:,}" for mode, count in survey.modes.items()))
+    lines += [f'missing: domain "{domain}" has no "{kind}"' for domain, kind in survey.missing]
+    lines += _first(f"{len(survey.corrupt)} corrupt", [f"{look.name} ({look.problem})" for look in survey.corrupt])
+    for where, groups in survey.duplicates.items():
+        lines += _first(f"{len(groups)} duplicates {MEANING[where]}", [" = ".join(names) for names in groups])
+    lines += [f"note: {oddity}" for oddity in survey.oddities]
+    if survey.benchmark is not None and not survey.difference:
+        lines.append(f"benchmark: {survey.benchmark.title}, with as many images as published")
+    elif survey.difference and survey.difference not in survey.oddities:
+        lines.append(f"benchmark: {survey.difference}")
+    return [*lines, f"fingerprint: {survey.fingerprint}"]
+
+
+MEANING = {"across": "across domains", "within": "within a domain", "contradicting": "in different classes"}
+
+
+def _first(what: str, things: list[str]) -> list[str]:
+    if not things:
+        return []
+    more = [f"  ... and {len(things) - SHOWN} more"] if len(things) > SHOWN else []
+    return [f"{what}:", *(f"  {thing}" for thing in things[:SHOWN]), *more]

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(name="presets", help="The protocols there are, with every setting.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_presets() -> None:
+    """Name the presets."""
+    from domainwise.settings import PRESETS, TITLES
+
+    for name in PRESETS:
+        print(f"{name:10} {TITLES[name]}")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="quick, domainbed or swad.")],
+    benchmark: Annotated[str, typer.Option(help="For which benchmark: pacs, vlcs, ...")] = "",
+    network: Annotated[str | None, typer.Option(help="With another network.")] = None,
+    set: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="With other settings.")] = None,
+) -> None:
+    """Print every setting, and where its value comes from."""
+    from dataclasses import fields
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from domainwise.cli.reading import assignments
+    from domainwise.settings import Settings, resolve
+
+    settings = resolve(name, benchmark=benchmark, given={"network": network, **assignments(set)})
+    table = Table("setting", "value", "from", box=None, padding=(0, 2))
+    for field in fields(Settings):
+        if field.name not in ("hyperparameters", "origins"):
+            table.add_row(field.name, Text(str(getattr(settings, field.name))), settings.origins[field.name])
+    for key, value in settings.hyperparameters.items():
+        table.add_row(key, Text(str(value)), "given")
+    Console(highlight=False).print(table)

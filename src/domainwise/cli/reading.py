@@ -1,0 +1,80 @@
+"""From what was typed to settings and data."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from domainwise.data.cache import cache_folder
+from domainwise.data.domains import Domains
+from domainwise.data.source import benchmark_named, open_data
+from domainwise.errors import InputError
+from domainwise.settings import Settings, resolve
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The settings that were asked for; None leaves one to the preset."""
+
+    preset: str = "quick"
+    network: str | None = None
+    weights: str | None = None
+    steps: int | None = None
+    batch: int | None = None
+    size: int | None = None
+    evaluate_every: int | None = None
+    balanced: bool = False
+    set: Sequence[str] | None = None
+
+    def settings(self, benchmark: str) -> Settings:
+        named = ("network", "weights", "steps", "batch", "evaluate_every")
+        given = {name: getattr(self, name) for name in named}
+        given |= {"input_size": self.size, "balanced": self.balanced or None}
+        return resolve(self.preset, benchmark=benchmark, given={**given, **assignments(self.set)})
+
+
+def read(text: str, ask: Ask, cache: Path | None, skip_corrupt: bool, quiet: bool) -> tuple[Domains, Settings]:
+    """Open the data, with a bar while images are decoded; what a reader warns of is said in a line."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    benchmark = benchmark_named(text)
+    settings = ask.settings(benchmark.name if benchmark else "")
+    console = Console(stderr=True)
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bars,
+    ):
+        warnings.simplefilter("always", UserWarning)
+        task = bars.add_task("reading images", total=None)
+        data = open_data(
+            text,
+            train_size=settings.train_size,  # type: ignore[arg-type]  # a number or "original": settings has checked it
+            eval_size=settings.input_size,
+            cache=cache_folder(cache),
+            skip_corrupt=skip_corrupt,
+            progress=lambda n, total: bars.update(task, completed=n, total=total),
+            say=None if quiet else lambda sentence: print(sentence, file=sys.stderr),
+        )
+    for warning in caught:
+        print(f"domainwise: {warning.message}", file=sys.stderr)
+    return data, settings
+
+
+def assignments(given: Sequence[str] | None) -> dict[str, Any]:
+    """``--set NAME=VALUE`` as a mapping; a value that is no number, True, False or None is a word."""
+    found = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise InputError(f"cannot read --set {text}: write --set NAME=VALUE, for example --set inner_lr=0.02")
+        try:
+            found[name.strip()] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
+            found[name.strip()] = value.strip()
+    return found

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import glob
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def show(
+    run: Annotated[
+        str, typer.Argument(help="A trial's folder, an output folder, or either with the beginning of an id.")
+    ],
+) -> None:
+    """Explain which number of a trial is reported, and why that one."""
+    from domainwise.errors import InputError
+
+    folders = trials_named(run)
+    if not folders:
+        raise InputError(
+            f'"{run}" is no trial: give the folder of a trial, an output folder, or the beginning of a trial\'s id '
+            "behind its output folder, as in domainwise-demo/0a1b"
+        )
+    print(explained(folders[0]) if len(folders) == 1 else listed(folders))
+
+
+def trials_named(text: str) -> list[Path]:
+    """The folders of the trials that are meant; a bare id is looked for where results go by default."""
+    path = Path(text)
+    if (path / "trial.json").is_file():
+        return [path]
+    if (path / "trials").is_dir():
+        return _in(path, "")
+    near = path.parent
+    places = (
+        [near.parent] if near.name == "trials" else [near, near / "domainwise-demo", *near.glob("domainwise-runs/*")]
+    )
+    return [folder for place in places for folder in _in(place, path.name)]
+
+
+def _in(output: Path, beginning: str) -> list[Path]:
+    found = (output / "trials").glob(f"{glob.escape(beginning)}*/trial.json")
+    return sorted(file.parent for file in found)
+
+
+def explained(folder: Path) -> str:
+    from domainwise.report.explain import explanation, standing
+    from domainwise.results import Outcome, outcomes, told_apart
+    from domainwise.trial import Trial
+
+    result = folder / "result.json"
+    outcome = Outcome(
+        Trial.from_json(json.loads((folder / "trial.json").read_text(encoding="utf-8"))),
+        json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {"status": "unfinished"},
+        folder,
+    )
+    output = folder.resolve().parent.parent
+    return explanation(outcome, standing(outcome, told_apart(outcomes(output))))
+
+
+def listed(folders: Sequence[Path]) -> str:
+    """One line for each of several trials."""
+    from domainwise.report.explain import overview
+    from domainwise.results import outcomes, told_apart
+
+    outputs = dict.fromkeys(folder.parent.parent for folder in folders)
+    wanted = {folder.name for folder in folders}
+    found = [one for output in outputs for one in told_apart(outcomes(output)) if one.folder.name in wanted]
+    unfinished = len(folders) - len(found)
+    waiting = f"{unfinished} more have not come to an end. " if unfinished else ""
+    return f"{overview(found)}\n\n{waiting}For one of them: domainwise show {folders[0].parent.parent}/ID"

@@ -1,0 +1,178 @@
+"""Data sets decoded once and mapped from disk ever after.
+
+An entry is a folder that appears by a rename, whole or not at all. Its name says which files it was made from by their
+paths, sizes and times, so that opening it again looks at the files but reads none of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from domainwise.data.domains import Domains
+from domainwise.data.layout import Layout, Sizes, layout_of
+from domainwise.data.listing import Listing
+from domainwise.data.memory import into_memory
+from domainwise.data.reading import Content, Corrupt, Progress, oddities, read, require_sound
+from domainwise.data.shelf import discard, gigabytes, remove_leftovers, remove_superseded
+from domainwise.data.storage import FORMAT, Damaged, RowsFile, about, describe, load, write
+
+Say = Callable[[str], None]
+
+
+def cache_folder(given: str | os.PathLike[str] | None = None) -> Path:
+    """Where decoded images are kept: as given, $DOMAINWISE_CACHE, or domainwise in the user's cache folder."""
+    if chosen := given or os.environ.get("DOMAINWISE_CACHE"):
+        return Path(chosen).expanduser()
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if Path(home).is_absolute() else Path.home() / ".cache") / "domainwise"
+
+
+def opened(
+    listing: Listing, sizes: Sizes, folder: Path, *, skip_corrupt: bool, progress: Progress | None, say: Say
+) -> tuple[Domains, list[str]]:
+    """The domains, mapped from the cache, where they are put first if need be; and sentences about what is odd.
+
+    A cache that cannot be written to is no reason to stop: everything is then read into memory.
+    """
+    entry = folder / _name(listing, sizes)
+    notes: list[str] = []
+    found = _existing(entry)
+    if found is None:
+        try:
+            with _alone(entry, say) as certain:
+                found = _existing(entry, notes)  # another process may have been faster
+                if found is None:
+                    _build(listing, sizes, entry, certain, skip_corrupt=skip_corrupt, progress=progress, say=say)
+                    found = _existing(entry)
+        except OSError as error:
+            notes.append(f"decoded images cannot be kept in {folder} ({error.strerror}), but only in memory")
+    if found is None:
+        data, odd = into_memory(listing, sizes, skip_corrupt=skip_corrupt, progress=progress)
+        return data, [*notes, *odd]
+    data, corrupt = found
+    require_sound(corrupt, skip_corrupt)
+    return data, [*notes, *oddities(listing, corrupt)]
+
+
+def _name(listing: Listing, sizes: Sizes) -> str:
+    digest = hashlib.sha256(json.dumps([FORMAT, listing.name, str(listing.source.resolve()), str(sizes)]).encode())
+    digest.update(json.dumps(listing.classes).encode())
+    for file in listing.files:
+        try:
+            state = os.stat(file.path)  # noqa: PTH116  half a million of them take seconds as it is
+            size, changed = state.st_size, state.st_mtime_ns
+        except OSError:
+            size = changed = -1
+        row = [file.relative, size, changed, file.domain, file.kind, file.group, file.fixed]
+        digest.update(json.dumps(row).encode())
+    slug = re.sub(r"[^A-Za-z0-9_.]+", "_", listing.name).strip("_.")[:40] or "data"
+    return f"{slug}-{digest.hexdigest()[:12]}"
+
+
+def _existing(entry: Path, notes: list[str] | None = None) -> tuple[Domains, list[Corrupt]] | None:
+    """The content of an entry. With ``notes``, one that is damaged is told of and taken away."""
+    if not entry.is_dir():
+        return None
+    try:
+        return load(entry), [(name, reason) for name, reason in about(entry)["corrupt"]]
+    except (Damaged, OSError) as error:
+        if notes is not None:
+            notes.append(f"what was kept in {entry} is damaged ({error}): the images are decoded anew")
+            discard(entry)
+        return None
+
+
+@contextmanager
+def _alone(entry: Path, say: Say) -> Iterator[bool]:
+    """Let one process at a time do the work; yields whether that is certain.
+
+    Nothing but work depends on it: on a system without locks several may decode, and the first one to end counts.
+    """
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover
+        yield False
+        return
+    with entry.with_name(f".{entry.name}.lock").open("a") as file:
+        certain = True
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process is decoding {entry.name}: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:
+            certain = False
+        yield certain
+
+
+def _build(
+    listing: Listing,
+    sizes: Sizes,
+    entry: Path,
+    certain: bool,
+    *,
+    skip_corrupt: bool,
+    progress: Progress | None,
+    say: Say,
+) -> None:
+    if certain:
+        remove_leftovers(entry)
+    paths = [file.path for file in listing.files]
+    layout = layout_of(paths, sizes)
+    need = layout.bytes(paths)
+    say(f"{listing.name}: {len(paths):,} images are decoded once into {entry} ({gigabytes(need)})")
+    _require_room(entry.parent, need)
+    temporary = entry.with_name(f".{entry.name}.{uuid4().hex[:8]}")
+    try:
+        temporary.mkdir()
+        content = _write(listing, layout, temporary, skip_corrupt=skip_corrupt, progress=progress)
+        source = str(listing.source.resolve())
+        describe(
+            temporary, **content.about(), source=source, sizes=str(sizes), corrupt=content.corrupt, created=time.time()
+        )
+        with suppress(FileExistsError):  # another process was faster
+            _rename(temporary, entry)
+        remove_superseded(entry, say)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _write(listing: Listing, layout: Layout, folder: Path, *, skip_corrupt: bool, progress: Progress | None) -> Content:
+    rows = {name: RowsFile(folder / f"{name}.npy", shape) for name, shape in layout.rows.items()}
+    try:
+        content = read(listing, layout, rows, skip_corrupt=skip_corrupt, progress=progress)
+        for file in rows.values():
+            file.finish()
+    finally:
+        for file in rows.values():
+            with suppress(OSError):  # what could not be written before cannot be written now
+                file.close()
+    for name, column in content.columns(layout).items():
+        write(folder, name, [column])
+    return content
+
+
+def _require_room(folder: Path, need: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        raise OSError(errno.ENOSPC, f"{gigabytes(need)} are needed and {gigabytes(free)} are free")
+
+
+def _rename(temporary: Path, entry: Path) -> None:
+    try:
+        temporary.rename(entry)
+    except OSError:
+        if entry.is_dir():
+            raise FileExistsError from None
+        raise

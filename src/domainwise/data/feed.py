@@ -1,0 +1,161 @@
+"""From arrays to what a network takes: minibatches to train on, and batches to evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from domainwise.data.arrays import Images
+from domainwise.data.augment import Augmentation, augmentation
+from domainwise.data.domains import Domain
+from domainwise.data.splits import Indices, seed_hash
+from domainwise.losses import Batch
+
+EVALUATION_BATCH = 256
+
+
+class Rows:
+    """Some rows of an array: on a GPU they are there, on the host they are looked up where they lie."""
+
+    def __init__(self, array: Images, rows: Indices, device: str) -> None:
+        on_host = torch.device(device).type == "cpu"
+        self.rows = torch.from_numpy(rows) if on_host else None
+        self.array = torch.from_numpy(array) if on_host else torch.from_numpy(array[rows]).to(device)
+
+    def __getitem__(self, chosen: Tensor) -> Tensor:
+        if self.rows is not None:
+            return self.array[self.rows[chosen]]
+        return self.array[chosen.to(self.array.device, non_blocking=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some images of one domain. Arrays that nobody asks for are never brought to the device."""
+
+    domain: Domain
+    rows: Indices
+    device: str
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        return torch.from_numpy(self.domain.labels[self.rows]).to(self.device)
+
+    @cached_property
+    def images(self) -> Rows:
+        return Rows(self.domain.images, self.rows, self.device)
+
+    @cached_property
+    def evaluation(self) -> Rows:
+        whole = self.domain.evaluation
+        return self.images if whole is None else Rows(whole, self.rows, self.device)
+
+    @cached_property
+    def shapes(self) -> Tensor:
+        """(N, 2) on the host: what the images measured before they were resized to be stored."""
+        if self.domain.shapes is not None:
+            return torch.from_numpy(self.domain.shapes[self.rows])
+        return torch.tensor(self.domain.images.shape[1:3]).expand(len(self), 2)
+
+    @cached_property
+    def chances(self) -> Tensor:
+        """Of each image, so that every class is drawn equally often."""
+        labels = self.domain.labels[self.rows]
+        return torch.from_numpy(1.0 / np.bincount(labels)[labels])
+
+
+class Inputs:
+    """The recipe of a trial: how images become input, in training and in evaluation."""
+
+    def __init__(self, recipe: str, size: int, mean: Sequence[float] = (0.0,), std: Sequence[float] = (1.0,)) -> None:
+        self.recipe: Augmentation = augmentation(recipe, size, mean, std)
+        self.random = recipe != "none"
+
+    def training(self, parts: Sequence[Part], chosen: Sequence[Tensor], generator: torch.Generator) -> Tensor:
+        """The chosen images of several parts as one batch."""
+        if not self.random:
+            return self.recipe.plain(torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)]))
+        shapes = torch.cat([part.shapes[rows] for part, rows in zip(parts, chosen, strict=True)])
+        params = self.recipe.parameters(len(shapes), shapes, generator)
+        if parts[0].domain.originals is not None:
+            return self.recipe.ragged(_originals(parts, chosen), params).to(parts[0].device)
+        images = torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)])
+        return self.recipe.apply(images, params)
+
+    def plain(self, part: Part, rows: Tensor) -> Tensor:
+        return self.recipe.plain(part.evaluation[rows])
+
+
+def _originals(parts: Sequence[Part], chosen: Sequence[Tensor]) -> list[Tensor]:
+    return [
+        torch.from_numpy(part.domain.originals[int(part.rows[row])])
+        for part, rows in zip(parts, chosen, strict=True)
+        if part.domain.originals is not None
+        for row in rows
+    ]
+
+
+class Feed:
+    """Minibatches of the source domains, drawn with replacement.
+
+    Every domain has its own generator, so that no domain's draws depend on another's. They are on the host: the same
+    seed draws the same images whatever the device. ``pooled`` draws every minibatch from all sources together.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        inputs: Inputs,
+        batch: int,
+        seed: int,
+        *,
+        balanced: bool = False,
+        pooled: bool = False,
+    ) -> None:
+        self.parts, self.inputs, self.batch, self.balanced, self.pooled = list(parts), inputs, batch, balanced, pooled
+        self.sampling = [torch.Generator().manual_seed(seed_hash(seed, "sampling", i)) for i in range(len(parts))]
+        self.augmenting = torch.Generator().manual_seed(seed_hash(seed, "augmentation"))
+
+    def draw(self, times: int = 1) -> list[Batch] | list[list[Batch]]:
+        """One minibatch per domain, or a list of ``times`` of them per domain where that is above one."""
+        drawn = [self._choose(i) for i in range(len(self.parts)) for _ in range(times)]
+        pieces = [piece for minibatch in drawn for piece in minibatch]
+        parts, rows = [self.parts[i] for i, _ in pieces], [chosen for _, chosen in pieces]
+        x = self.inputs.training(parts, rows, self.augmenting)
+        y = torch.cat(
+            [
+                part.labels[chosen.to(part.labels.device, non_blocking=True)]
+                for part, chosen in zip(parts, rows, strict=True)
+            ]
+        )
+        batches = list(zip(torch.split(x, self.batch), torch.split(y, self.batch), strict=True))
+        return batches if times == 1 else [batches[i : i + times] for i in range(0, len(batches), times)]
+
+    def _choose(self, i: int) -> list[tuple[int, Tensor]]:
+        """Pairs of a domain and rows of it, together one minibatch."""
+        if not self.pooled:
+            return [(i, self._rows(self.parts[i], self.sampling[i]))]
+        ends = np.cumsum([0, *(len(part) for part in self.parts)])
+        drawn = torch.randint(int(ends[-1]), (self.batch,), generator=self.sampling[i])
+        inside = [(k, drawn[(drawn >= a) & (drawn < b)] - a) for k, (a, b) in enumerate(pairwise(ends.tolist()))]
+        return [(k, rows) for k, rows in inside if len(rows)]
+
+    def _rows(self, part: Part, generator: torch.Generator) -> Tensor:
+        if self.balanced:
+            return torch.multinomial(part.chances, self.batch, replacement=True, generator=generator)
+        return torch.randint(len(part), (self.batch,), generator=generator)
+
+
+def batches(part: Part, inputs: Inputs, generator: torch.Generator | None = None) -> Iterator[Batch]:
+    """A part from start to end, to evaluate; with a generator the images are augmented as in training."""
+    for rows in torch.split(torch.arange(len(part)), EVALUATION_BATCH):
+        x = inputs.plain(part, rows) if generator is None else inputs.training([part], [rows], generator)
+        yield x, part.labels[rows.to(part.labels.device)]

@@ -1,0 +1,119 @@
+"""What is in a cache folder, and clearing it. Only what is surely ours is ever removed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from domainwise.data.storage import ABOUT, COLUMNS, Damaged, about
+from domainwise.errors import InputError, closest
+
+ENTRY = re.compile(r"[A-Za-z0-9_.]+-[0-9a-f]{12}")
+LEFTOVER = re.compile(r"\.[A-Za-z0-9_.]+-[0-9a-f]{12}\.([0-9a-f]{8}|lock)")
+FILES = {ABOUT, *(f"{column}.npy" for column in COLUMNS)}
+
+
+@dataclass(frozen=True)
+class Entry:
+    path: Path
+    bytes: int
+    created: float | None = None  # seconds since 1970; None, like what follows, where the entry is damaged
+    source: str = ""
+    sizes: str = ""
+    domains: tuple[str, ...] = ()
+    images: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def data(self) -> str:
+        """The name without the hash behind it."""
+        return self.name.rpartition("-")[0]
+
+
+def entries(folder: Path) -> list[Entry]:
+    return [_entry(path) for path in sorted(_ours(folder, ENTRY))]
+
+
+def clear(folder: Path, name: str | None = None) -> list[Entry]:
+    """Remove one entry by its name, or all of one data set, or all of them and what killed processes left behind."""
+    there = entries(folder)
+    chosen = [entry for entry in there if name is None or name in (entry.name, entry.data)]
+    if name is not None and not chosen:
+        known = closest(name, sorted({entry.data for entry in there})) if there else "it is empty"
+        raise InputError(f'"{name}" is not in the cache {folder}: {known}')
+    try:
+        for entry in chosen:
+            discard(entry.path)
+        if name is None:
+            for path in _ours(folder, LEFTOVER):
+                _remove(path)
+    except OSError as error:
+        raise InputError(f"cannot clear the cache {folder}: {error.strerror}") from error
+    return chosen
+
+
+def discard(entry: Path) -> None:
+    """Take an entry away in one move, so that nobody sees half of it; whoever has it mapped keeps it."""
+    away = entry.with_name(f".{entry.name}.{uuid4().hex[:8]}")
+    with suppress(FileNotFoundError):
+        entry.rename(away)
+        shutil.rmtree(away, ignore_errors=True)
+
+
+def remove_leftovers(entry: Path) -> None:
+    """What killed processes have left of an entry that we alone are working on."""
+    for path in _ours(entry.parent, LEFTOVER):
+        if path.name.startswith(f".{entry.name}.") and path.suffix != ".lock":
+            _remove(path)
+
+
+def remove_superseded(entry: Path, say: Callable[[str], None]) -> None:
+    """Entries of the same source from before its files changed."""
+    new = _entry(entry)
+    for old in entries(entry.parent):
+        same = (old.data, old.source, old.sizes) == (new.data, new.source, new.sizes)
+        if same and old.name != new.name:
+            say(f"{old.name} is removed: the files it was made from have changed")
+            with suppress(OSError):
+                discard(old.path)
+
+
+def gigabytes(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
+
+
+def _entry(path: Path) -> Entry:
+    size = sum(file.stat().st_size for file in path.iterdir())
+    try:
+        facts = about(path)
+        domains = facts["domains"]
+        names, images = tuple(name for name, _ in domains), sum(count for _, count in domains)
+        return Entry(path, size, facts["created"], facts["source"], facts["sizes"], names, images)
+    except (Damaged, KeyError, OSError):
+        return Entry(path, size)
+
+
+def _ours(folder: Path, pattern: re.Pattern[str]) -> Iterator[Path]:
+    """By its name, and by having nothing in it that we do not write."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if pattern.fullmatch(path.name):
+            if path.is_dir() and not path.is_symlink():
+                if {file.name for file in path.iterdir()} <= FILES:
+                    yield path
+            elif path.suffix == ".lock":
+                yield path
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

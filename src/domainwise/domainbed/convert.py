@@ -1,0 +1,99 @@
+"""DomainBed's runs as trials of ours, so that everything that reads our folders reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from domainwise._version import __version__
+from domainwise.domainbed.read import Imported, Sweep
+from domainwise.errors import InputError
+from domainwise.records import append, publish
+from domainwise.select import by_validation, summary
+from domainwise.sweep.folder import MARK, is_ours
+from domainwise.trial import Trial
+
+
+def convert(sweep: Sweep, folder: Path) -> list[Path]:
+    """Write a trial for every complete run with one target; the folders written.
+
+    Runs with two targets are for leave-one-domain-out selection alone and would be columns of their own in a report.
+    """
+    _mark(folder, {one.run.data for one in sweep.runs})
+    incomplete = sweep.incomplete
+    kept = [one for one in sweep.runs if len(one.run.targets) == 1 and one not in incomplete]
+    batches = _batches(kept)
+    return [_written(one, _trial(one, batches[one.run.data, one.run.algorithm]), folder) for one in kept]
+
+
+def _written(one: Imported, trial: Trial, folder: Path) -> Path:
+    own = folder / "trials" / trial.id
+    own.mkdir(parents=True, exist_ok=True)
+    publish(own / "trial.json", trial.to_json())
+    (own / "records.jsonl").unlink(missing_ok=True)
+    for record in one.run.records:
+        append(own / "records.jsonl", record)
+    publish(own / "result.json", _result(one, trial))
+    return own
+
+
+def _trial(one: Imported, batch: int) -> Trial:
+    run = one.run
+    return Trial(
+        data=run.data,
+        fingerprint=f"domainbed:{run.data}",
+        targets=run.targets,
+        algorithm=run.algorithm,
+        hyperparameters={**one.hparams, "hparams_seed": run.draw},
+        network="domainbed",
+        weights="unknown",
+        batch=batch,
+        steps=one.last + 1,
+        holdout=one.args.get("holdout_fraction", 0.2),
+        evaluate_every=one.args.get("checkpoint_freq") or _interval(one),
+        seed=run.seed,
+        label=run.algorithm,
+    )
+
+
+def _batches(runs: Sequence[Imported]) -> dict[tuple[str, str], int]:
+    """The batch size of a data set's algorithm, or 0 where it was drawn: draws of an algorithm are one row of a table,
+    and what tells them apart are the hyperparameters, which have it too."""
+    found: dict[tuple[str, str], set[int]] = {}
+    for one in runs:
+        found.setdefault((one.run.data, one.run.algorithm), set()).add(int(one.hparams.get("batch_size", 0)))
+    return {key: sizes.pop() if len(sizes) == 1 else 0 for key, sizes in found.items()}
+
+
+def _interval(one: Imported) -> int:
+    steps = [record["step"] for record in one.run.records]
+    return steps[1] - steps[0] if len(steps) > 1 else one.last + 1
+
+
+def _result(one: Imported, trial: Trial) -> dict[str, Any]:
+    records = one.run.records
+    return {
+        "id": trial.id,
+        "status": "finished",
+        "message": "",
+        "step": one.last,
+        "selected": summary(by_validation(records, trial.targets), trial.targets),
+        "last": summary(records[-1], trial.targets),
+        "averages": {},
+        "seconds": records[-1]["seconds"],
+        "device": "unknown",
+        "threads": None,
+        "versions": {},
+    }
+
+
+def _mark(folder: Path, datasets: set[str]) -> None:
+    mark = folder / MARK
+    if folder.exists() and not is_ours(folder) and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} has files that are not from domainwise: choose an empty or a new folder with -o")
+    about = json.loads(mark.read_text(encoding="utf-8")) if mark.is_file() else {"data": {}}
+    about["data"].update({name: f"domainbed:{name}" for name in sorted(datasets)})
+    folder.mkdir(parents=True, exist_ok=True)
+    publish(mark, {"domainwise": __version__, **about})

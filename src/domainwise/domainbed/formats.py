@@ -1,0 +1,92 @@
+"""DomainBed's tables as text, as its own program prints it, and in the formats our other tables have."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Sequence
+
+from domainwise.domainbed.tables import Cell, Table
+from domainwise.select import rule
+
+
+def as_text(tables: Sequence[Table], records: int) -> str:
+    """To the letter what collect_results prints of what it knows by name, so that ``diff`` finds nothing."""
+    lines = [f"Total records: {records}"]
+    for table in tables:
+        width = 20 if table.dataset else 25
+        rows = [["Algorithm", *table.columns], *([name, *_texts(cells)] for name, cells in table.rows.items())]
+        lines += ["", f"-------- {table.title}"]
+        lines += ["  ".join(word.ljust(width)[:width] for word in row) + " " for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _texts(cells: Sequence[Cell], sign: str = "+/-") -> list[str]:
+    return [cell.text(sign) for cell in cells]
+
+
+def as_markdown(tables: Sequence[Table], records: int) -> str:
+    lines = []
+    for table in tables:
+        rows = [["Algorithm", *table.columns], ["---"] + ["---:"] * len(table.columns)]
+        rows += [[name, *_texts(cells, "±")] for name, cells in table.rows.items()]
+        lines += [f"**{table.title}**", "", *("| " + " | ".join(row) + " |" for row in rows), ""]
+    return "\n".join([*lines, f"{records} records."]) + "\n"
+
+
+def as_latex(tables: Sequence[Table], records: int) -> str:
+    r"""Tables for ``\input``; they need the package booktabs."""
+    lines = [f"% {records} records"]
+    for table in tables:
+        rows = [[name, *_texts(cells, r"$\pm$")] for name, cells in table.rows.items()]
+        lines += ["", f"% {table.title}", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}", r"\toprule"]
+        lines += [_latex_row(["Algorithm", *table.columns]), r"\midrule", *map(_latex_row, rows)]
+        lines += [r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_row(words: Sequence[str]) -> str:
+    return " & ".join(re.sub(r"([%&#_])", r"\\\1", word) for word in words) + r" \\"
+
+
+def as_csv(tables: Sequence[Table], records: int) -> str:
+    """One line per cell, every digit."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["selection", "dataset", "algorithm", "column", "mean", "error", "n"])
+    for table in tables:
+        for name, cells in table.rows.items():
+            for column, cell in zip(table.columns, cells, strict=True):
+                writer.writerow([table.rule, table.dataset, name, column, cell.mean, cell.error, cell.n])
+    return file.getvalue()
+
+
+def as_json(tables: Sequence[Table], records: int) -> str:
+    content = [
+        {
+            "selection": table.rule,
+            "method": rule(table.rule).title,
+            "dataset": table.dataset or None,
+            "rows": [
+                {"algorithm": name, "cells": dict(zip(table.columns, map(_plain, cells), strict=True))}
+                for name, cells in table.rows.items()
+            ],
+        }
+        for table in tables
+    ]
+    return json.dumps({"records": records, "tables": content}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _plain(cell: Cell) -> dict[str, float | None]:
+    return {"mean": cell.mean, "error": cell.error, "n": cell.n}
+
+
+FORMATS: dict[str, Callable[[Sequence[Table], int], str]] = {
+    "table": as_text,
+    "csv": as_csv,
+    "json": as_json,
+    "markdown": as_markdown,
+    "latex": as_latex,
+}

@@ -1,0 +1,150 @@
+"""The runs of a DomainBed sweep, in our words: env i in -> main, env i out -> holdout."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from domainwise.domainbed.names import environments
+from domainwise.errors import InputError
+from domainwise.records import Record
+from domainwise.select import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """One training run: what it was asked, drew and said."""
+
+    folder: Path
+    args: Mapping[str, Any]
+    hparams: Mapping[str, Any]
+    run: Run
+    done: bool
+
+    @property
+    def last(self) -> int:
+        step: int = self.run.records[-1]["step"]
+        return step
+
+
+@dataclass(frozen=True)
+class Sweep:
+    runs: tuple[Imported, ...]
+    broken: tuple[str, ...]  # "folder/results.jsonl, line 3: why it is no record"
+
+    @property
+    def records(self) -> int:
+        return sum(len(one.run.records) for one in self.runs)
+
+    @property
+    def incomplete(self) -> list[Imported]:
+        """Runs without a ``done`` file, which old sweeps never have, that stopped before the steps they should have."""
+        longest: dict[str, int] = {}
+        for one in self.runs:
+            longest[one.run.data] = max(one.last, longest.get(one.run.data, 0))
+        return [one for one in self.runs if not one.done and one.last < _planned(one, longest[one.run.data])]
+
+
+def _planned(one: Imported, longest: int) -> int:
+    steps = one.args.get("steps")
+    return steps - 1 if isinstance(steps, int) else longest
+
+
+class Line(NamedTuple):
+    args: dict[str, Any]
+    hparams: dict[str, Any]
+    run: tuple[str, str, int, tuple[str, ...], int]  # the fields of a Run but its records
+    record: Record
+
+
+def read(*folders: Path) -> Sweep:
+    """Every ``results.jsonl`` of the folders and of the folders in them. Models are not opened."""
+    runs: list[Imported] = []
+    broken: list[str] = []
+    for file in [file for folder in folders for file in _files(folder)]:
+        lines = list(_lines(file, broken))
+        for key in dict.fromkeys(line.run for line in lines):  # a folder that was used twice holds several runs
+            own = [line for line in lines if line.run == key]
+            run = Run(*key, _timed([line.record for line in own]))
+            runs.append(Imported(file.parent, own[0].args, own[0].hparams, run, (file.parent / "done").exists()))
+    if not runs:
+        raise InputError(f"none of the lines in {', '.join(map(str, folders))} is a record: {broken[0]}")
+    return Sweep(tuple(runs), tuple(broken))
+
+
+def _files(folder: Path) -> list[Path]:
+    name = "results.jsonl"
+    found = [file for file in [folder / name, *sorted(folder.glob(f"*/{name}"))] if file.is_file()]
+    if not found:
+        raise InputError(f"{folder} has no folders with a {name}: give the output folder of a DomainBed sweep")
+    if all(file.stat().st_size == 0 for file in found):
+        raise InputError(f"every {name} in {folder} is empty: no run has come to its first evaluation")
+    return found
+
+
+def _lines(file: Path, broken: list[str]) -> Iterator[Line]:
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for number, text in enumerate(lines, 1):
+            try:
+                if text.strip():
+                    yield _parsed(json.loads(text))
+            except json.JSONDecodeError:
+                broken.append(f"{file.parent.name}/{file.name}, line {number}: cut off or not JSON")
+            except KeyError as error:
+                broken.append(f"{file.parent.name}/{file.name}, line {number}: has no {error.args[0]}")
+            except (TypeError, ValueError) as error:
+                broken.append(f"{file.parent.name}/{file.name}, line {number}: {error}")
+
+
+def _parsed(content: Any) -> Line:
+    if not isinstance(content, dict) or not isinstance(content.get("args", {}), dict):
+        raise ValueError("not the record of an evaluation")
+    args = content["args"]
+    names = _domains(content, args)
+    targets = tuple(_target(names, i) for i in args["test_envs"])
+    record = {
+        "step": int(content["step"]),
+        "seconds": float(content.get("step_time") or 0.0),
+        "loss": content.get("loss"),
+        "domains": {name: _parts(content, i, name in targets) for i, name in enumerate(names)},
+    }
+    run = (args["dataset"], args["algorithm"], int(args["trial_seed"]), targets, int(args["hparams_seed"]))
+    return Line(args, content.get("hparams") or {}, run, record)
+
+
+def _domains(content: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[str, ...]:
+    """``args`` of runs that were written here name their domains; DomainBed's own do not."""
+    found = next(i for i in count() if f"env{i}_out_acc" not in content)
+    if not found:
+        raise KeyError("env0_out_acc")
+    names = tuple(args.get("domains") or ())
+    return names if len(names) == found else environments(args["dataset"], found)
+
+
+def _target(names: Sequence[str], i: Any) -> str:
+    if not isinstance(i, int) or not 0 <= i < len(names):
+        raise ValueError(f"test environment {i} is none of its {len(names)}")
+    return names[i]
+
+
+def _parts(content: Mapping[str, Any], i: int, target: bool) -> dict[str, dict[str, float]]:
+    parts = {"main": f"env{i}_in_acc", "holdout": f"env{i}_out_acc"}
+    needed = {part: key for part, key in parts.items() if target or key in content}
+    for key in needed.values():
+        if not isinstance(content[key], int | float) or not math.isfinite(content[key]):
+            raise ValueError(f"{key} is {content[key]!r}, not an accuracy")
+    return {part: {"accuracy": float(content[key])} for part, key in needed.items()}
+
+
+def _timed(records: Sequence[Record]) -> list[Record]:
+    """In order of steps, with the seconds of a step, which is what DomainBed notes, added up."""
+    made: list[Record] = []
+    for record in sorted(records, key=lambda record: record["step"]):
+        step, seconds = (made[-1]["step"], made[-1]["seconds"]) if made else (-1, 0.0)
+        made.append({**record, "seconds": seconds + record["seconds"] * (record["step"] - step)})
+    return made

@@ -1,0 +1,178 @@
+"""Which number of a trial is reported, and why that one, in words."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from domainwise.records import Record
+from domainwise.report.grid import accuracy, arrange, label, target
+from domainwise.results import Outcome
+from domainwise.select import RULES, Rule, eligible, target_accuracy, validation
+
+WIDTH = 100
+
+
+def explanation(outcome: Outcome, standing: str = "") -> str:
+    """All there is to say about one trial; ``standing`` is what its result counts for among others."""
+    trial, records = outcome.trial, outcome.records()
+    head = f"{label(trial)} on {target(trial)}, seed {trial.seed}: trial {_id(outcome)}, {outcome.result['status']}"
+    said = [*_verdict(outcome, records), *([standing] if standing else [])]
+    parts = [head, _settings(outcome), _table(outcome, records) if records else "", *map(_filled, said)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _filled(sentence: str) -> str:
+    return textwrap.fill(sentence, WIDTH, break_on_hyphens=False)
+
+
+def _settings(outcome: Outcome) -> str:
+    trial, result = outcome.trial, outcome.result
+    hypers = [f"{name}={_short(value)}" for name, value in trial.hyperparameters.items()]
+    batch = f" of {trial.batch} images of each source domain" if trial.batch else ""
+    rows = {
+        "data": f"{trial.data}, fingerprint {trial.fingerprint}",
+        "algorithm": f"{trial.algorithm}: {', '.join(hypers)}",
+        "source": f"sha256 {trial.source}" if trial.source else "",
+        "network": f"{trial.network}, weights {trial.weights}",
+        "training": f"{trial.steps} steps{batch}",
+        "evaluation": f"every {trial.evaluate_every} steps, {_whole(trial.holdout)} of every domain held out",
+        "versions": ", ".join(f"{name} {version}" for name, version in (result.get("versions") or {}).items()),
+    }
+    return "\n".join(
+        textwrap.fill(f"{name:<12}{text}", WIDTH, subsequent_indent=" " * 12) for name, text in rows.items() if text
+    )
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _table(outcome: Outcome, records: Sequence[Record]) -> str:
+    """The records, with an arrow at the one that is reported."""
+    targets = outcome.trial.targets
+    chosen = (outcome.result.get("selected") or {}).get("step")
+    parts = [(name, part) for name in targets for part in ("main", "holdout") if part in records[0]["domains"][name]]
+    rows = [["step", "loss", "validation", *(f"{name} {part}" for name, part in parts)]]
+    for record in records:
+        accuracies = [record["domains"][name][part]["accuracy"] for name, part in parts]
+        numbers = [validation(record, targets), *accuracies]
+        loss = "-" if record.get("loss") is None else f"{record['loss']:.4f}"
+        rows.append([str(record["step"]), loss, *(f"{100 * number:.1f}" for number in numbers)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["   ".join(word.rjust(width) for word, width in zip(row, widths, strict=True)) for row in rows]
+    arrows = ["", *("  <- reported" if record["step"] == chosen else "" for record in records)]
+    return "\n".join(line + arrow for line, arrow in zip(lines, arrows, strict=True))
+
+
+def _verdict(outcome: Outcome, records: Sequence[Record]) -> list[str]:
+    status = outcome.result["status"]
+    if status == "unfinished":
+        return [f"No number is reported: the trial has not come to an end. It has {_evaluations(records)} so far."]
+    if status != "finished" or not records:
+        return [f"No number is reported: {outcome.result.get('message') or 'there are no records'}"]
+    because = _because(outcome, eligible(records, outcome.trial), RULES[outcome.trial.selection])
+    return [_reported(outcome, records), because, _otherwise(outcome, records), *_averages(outcome)]
+
+
+def _evaluations(records: Sequence[Record]) -> str:
+    return f"{len(records)} evaluation{'s' * (len(records) != 1)}"
+
+
+def _reported(outcome: Outcome, records: Sequence[Record]) -> str:
+    trial, selected = outcome.trial, outcome.result["selected"]
+    tested = {"main": ["main"], "all": ["main", "holdout"]}[trial.test]
+    parts = [records[0]["domains"][name][part] for name in trial.targets for part in tested]
+    images = f", {sum(part['count'] for part in parts)} images" if all("count" in part for part in parts) else ""
+    named = (
+        f"the main part ({_whole(1 - trial.holdout)}{images})"
+        if trial.test == "main"
+        else f"both parts (100 %{images})"
+    )
+    return (
+        f"The number reported is {_percent(selected['target'])}: accuracy on {named} of the "
+        f"target{'s' * (len(trial.targets) > 1)} {' and '.join(trial.targets)}, at step {selected['step']}."
+    )
+
+
+def _because(outcome: Outcome, records: Sequence[Record], rule: Rule) -> str:
+    targets, step = outcome.trial.targets, outcome.result["selected"]["step"]
+    candidates = rule.candidates({frozenset(targets): records}, targets)
+    value = next((one.value for one in candidates if one.record["step"] == step), None)
+    if value is None or len(candidates) < 2:
+        return f"Step {step} was chosen because it {rule.reason}."
+    ties = sum(one.value == value for one in candidates)
+    first = f", as the first of {ties} with the same value" if ties > 1 else ""
+    return (
+        f"Step {step} was chosen because it {rule.reason}: {_percent(value)}, of {_evaluations(records)}{first}. "
+        "The target had no part in this."
+    )
+
+
+def _otherwise(outcome: Outcome, records: Sequence[Record]) -> str:
+    """What other rules would have reported: a reader may know the number of one of them."""
+    trial, last = outcome.trial, records[-1]
+    given = {record["step"]: target_accuracy(record, trial.targets, trial.test) for record in records}
+    same = last["step"] == outcome.result["selected"]["step"]
+    said = f"The last step ({last['step']}) would have given {_percent(given[last['step']])}"
+    said = "That is the last step as well" if same else said
+    oracle = RULES["oracle"].choose({frozenset(trial.targets): records}, trial.targets)
+    if oracle is not None:
+        said += (
+            ", which is what the oracle takes: it looks at the target's hold-out "
+            f"({_percent(oracle.value)}) only to choose between hyperparameters"
+        )
+    best = max(given, key=lambda step: given[step])
+    return f"{said}. The best in hindsight, which no rule may pick, was {_percent(given[best])} at step {best}."
+
+
+def _averages(outcome: Outcome) -> list[str]:
+    averages: dict[str, dict[str, dict[str, float]]] = outcome.result.get("averages") or {}
+    return [
+        f'The averaged weights beside it ("{name}") are reported as a model of their own: '
+        f"{_percent(numbers['selected']['target'])} at step {numbers['selected']['step']}."
+        for name, numbers in averages.items()
+    ]
+
+
+def standing(outcome: Outcome, others: Sequence[Outcome]) -> str:
+    """Whether tables use this trial, where its seed has several that differ in their hyperparameters."""
+    own = next((one for one in others if _id(one) == _id(outcome)), outcome)
+    rivals = [one for one in others if _place(one) == _place(own)]
+    if len(rivals) < 2 or accuracy(own) is None:
+        return ""
+    winner = arrange(rivals)[label(own.trial)][target(own.trial)][own.trial.seed]
+    best = _percent(winner.result["selected"]["validation"])
+    if _id(winner) == _id(own):
+        return f"Tables use this trial: of the {len(rivals)} of its seed it has the best validation accuracy ({best})."
+    return f"Tables use another trial of this seed, {_id(winner)}: its validation accuracy is better ({best})."
+
+
+def _id(outcome: Outcome) -> str:
+    return outcome.folder.name  # also of a trial from before a setting was added to what makes an id
+
+
+def _place(outcome: Outcome) -> tuple[str, str, tuple[str, ...], int]:
+    trial = outcome.trial
+    return trial.data, label(trial), trial.targets, trial.seed
+
+
+def overview(outcomes: Sequence[Outcome]) -> str:
+    """One line per trial with the number it reports."""
+    rows = [["id", "algorithm", "target", "seed", "status", "step", "validation", "reported"]]
+    for one in sorted(outcomes, key=lambda one: (*_place(one), _id(one))):
+        selected = one.result.get("selected") or {}
+        numbers = [selected.get("step"), selected.get("validation"), selected.get("target")]
+        texts = ["-" if n is None else str(n) if isinstance(n, int) else f"{100 * n:.1f}" for n in numbers]
+        trial = one.trial
+        rows.append([_id(one), label(trial), target(trial), str(trial.seed), one.result["status"], *texts])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+def _whole(fraction: float) -> str:
+    return f"{100 * fraction:.0f} %"
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f} %"

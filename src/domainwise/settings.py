@@ -1,0 +1,170 @@
+"""Settings of a trial beside its data, algorithm, target and seed, and where each of them came from.
+
+Precedence: preset < network < benchmark < given by the user. A preset says everything; the others change some of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from domainwise.errors import InputError, closest
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One value for everything; ``origins`` says which layer it is from."""
+
+    network: str
+    weights: str  # "none", "pretrained", or a file
+    freeze_batch_norm: bool
+    dropout: float
+    input_size: int  # side of what the network sees
+    train_size: int | str  # side of what is kept to crop from, larger images resized to it; "original" keeps them
+    augment: str
+    validation: str  # "augmented" like training, as published, or "plain" like the target
+    batch: int  # images of each source domain in an update, drawn with replacement
+    balanced: bool  # draw the classes equally often
+    steps: int
+    evaluate_every: int
+    select_every: int  # the evaluations that selection may choose from
+    holdout: float
+    test: str  # the part of the target that the accuracy is on: "main" (80 %), as published, or "all"
+    selection: str
+    precision: str
+    lr: float
+    weight_decay: float
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # others, for every algorithm that has them
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "evaluate_every", "select_every", "input_size"):
+            if not _whole(getattr(self, name)):
+                raise InputError(f"{name} must be a whole number from 1 up, got {getattr(self, name)!r}")
+        if self.train_size != "original" and not _whole(self.train_size):
+            raise InputError(f'train_size must be a whole number from 1 up or "original", got {self.train_size!r}')
+        if not 0 < self.holdout < 1:
+            raise InputError(f"holdout must be between 0 and 1, got {self.holdout}")
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise InputError(f'{name} must be one of {", ".join(known)}, got "{getattr(self, name)}"')
+
+    def given_to_all(self) -> dict[str, Any]:
+        """Hyperparameters that are not written beside an algorithm."""
+        return {"lr": self.lr, "weight_decay": self.weight_decay, **self.hyperparameters}
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+CHOICES = {
+    "augment": ("none", "flip", "domainbed"),
+    "validation": ("plain", "augmented"),
+    "test": ("main", "all"),
+    "selection": ("validation", "pooled", "oracle", "last"),
+    "precision": ("fp32", "tf32", "bf16"),
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "quick": {
+        "network": "small", "weights": "none", "freeze_batch_norm": False, "dropout": 0.0,
+        "input_size": 64, "train_size": 64, "augment": "none", "validation": "plain",
+        "batch": 32, "balanced": False, "steps": 300, "evaluate_every": 30, "select_every": 30, "holdout": 0.2,
+        "test": "main", "selection": "validation", "precision": "fp32", "lr": 1e-3, "weight_decay": 0.0,
+    },
+    "domainbed": {
+        "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
+        "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "augmented",
+        "batch": 32, "balanced": False, "steps": 5001, "evaluate_every": 300, "select_every": 300, "holdout": 0.2,
+        "test": "main", "selection": "validation", "precision": "fp32", "lr": 5e-5, "weight_decay": 0.0,
+    },
+    # The model without averaging is still selected on domainbed's grid of evaluations.
+    "swad": {
+        "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
+        "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "plain",
+        "batch": 32, "balanced": False, "steps": 5001, "evaluate_every": 100, "select_every": 300, "holdout": 0.2,
+        "test": "main", "selection": "validation", "precision": "fp32", "lr": 5e-5, "weight_decay": 0.0,
+    },
+}  # fmt: skip
+
+TITLES = {
+    "quick": "a first look on any machine: a small network from nothing; not comparable with published numbers",
+    "domainbed": "the protocol of 2020 behind the published tables",
+    "swad": "the protocol of SWAD: plain validation images, evaluated more often",
+}
+
+# A network chosen by hand brings what it needs: a backbone starts pretrained, sees 224 pixels and takes small steps.
+BACKBONE = {
+    "weights": "pretrained", "freeze_batch_norm": True, "input_size": 224, "train_size": 256, "augment": "domainbed",
+    "lr": 5e-5,
+}  # fmt: skip
+UNTRAINED = {"weights": "none", "freeze_batch_norm": False, "augment": "none", "lr": 1e-3}
+
+_SMALL_IMAGES = {
+    **UNTRAINED,
+    "input_size": 28,
+    "train_size": 28,
+    "network": "mnist",
+    "batch": 64,
+    "validation": "plain",
+}
+BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
+    "quick": {
+        "digits": {"input_size": 16, "train_size": 16},
+        "rotated_mnist": {"input_size": 28, "train_size": 28},
+        "colored_mnist": {"input_size": 28, "train_size": 28},
+    },
+    "domainbed": {
+        "digits": {**_SMALL_IMAGES, "input_size": 16, "train_size": 16, "network": "small"},
+        "rotated_mnist": {**_SMALL_IMAGES, "evaluate_every": 100, "select_every": 100},
+        "colored_mnist": {**_SMALL_IMAGES, "evaluate_every": 100, "select_every": 100},
+        "domainnet": {"evaluate_every": 1000, "select_every": 1000},
+    },
+    "swad": {
+        "digits": {**_SMALL_IMAGES, "input_size": 16, "train_size": 16, "network": "small"},
+        "rotated_mnist": _SMALL_IMAGES,
+        "colored_mnist": _SMALL_IMAGES,
+        "vlcs": {"evaluate_every": 50},
+        "domainnet": {"steps": 15001, "evaluate_every": 500, "select_every": 1000},
+    },
+}
+
+
+def resolve(preset: str = "quick", *, benchmark: str = "", given: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from a preset, for a benchmark (or any other data), with what the user gave on top."""
+    if preset not in PRESETS:
+        raise InputError(f'there is no preset "{preset}": {closest(preset, PRESETS)}')
+    given = {name: value for name, value in (given or {}).items() if value is not None}
+    of_benchmark = BENCHMARKS[preset].get(benchmark, {})
+    own = {f.name for f in fields(Settings)} - {"hyperparameters", "origins"}
+    layers: list[tuple[str, Mapping[str, Any]]] = [
+        (f"preset {preset}", PRESETS[preset]),
+        (f"benchmark {benchmark}", of_benchmark),
+        ("given", {name: value for name, value in given.items() if name in own}),
+    ]
+    chosen = given.get("network")
+    if chosen not in (None, of_benchmark.get("network", PRESETS[preset]["network"])):
+        layers.insert(
+            1, (f"network {chosen}", UNTRAINED if chosen in ("small", "mnist") or ":" in chosen else BACKBONE)
+        )
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for origin, layer in layers:
+        values.update(layer)
+        origins.update(dict.fromkeys(layer, origin))
+    _follow(values, origins)
+    return Settings(**values, hyperparameters={k: v for k, v in given.items() if k not in own}, origins=origins)
+
+
+def _follow(values: dict[str, Any], origins: dict[str, str]) -> None:
+    """What depends on another setting and was not given itself."""
+    if origins["train_size"] != "given" and values["augment"] == "none":
+        values["train_size"], origins["train_size"] = values["input_size"], "input_size, without augmentation"
+    if origins["steps"] == "given" and origins["evaluate_every"] != "given":
+        every = max(1, values["steps"] // 10)
+        if every < values["evaluate_every"] or origins["evaluate_every"] == "preset quick":
+            values["evaluate_every"], origins["evaluate_every"] = every, "a tenth of steps"
+    if origins["select_every"] != "given" and origins["evaluate_every"] in ("given", "a tenth of steps"):
+        values["select_every"], origins["select_every"] = values["evaluate_every"], "evaluate_every"
