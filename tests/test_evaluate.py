@@ -160,9 +160,9 @@ def test_an_algorithm_is_evaluated_on_the_rows_of_its_part_as_it_predicts() -> N
     rows = np.arange(0, 30, 2)
     torch.manual_seed(0)
     algorithm = create("erm").setup(build("small", data.shape, len(data.classes)))
-    found = evaluate(algorithm, Part(data["a"], rows, "cpu"), Inputs("none", 8), counts=True)
-    images = torch.from_numpy(data["a"].images[rows]).permute(0, 3, 1, 2).float()
-    predicted = algorithm.predict(images / 127.5 - 1).argmax(1)
+    inputs = Inputs("none", 8)
+    found = evaluate(algorithm, Part(data["a"], rows, "cpu"), inputs, counts=True)
+    predicted = algorithm.predict(inputs.recipe.plain(torch.from_numpy(data["a"].images[rows]))).argmax(1)
     assert found["confusion"] == metrics.confusion_matrix(data["a"].labels[rows], predicted, labels=[0, 1]).tolist()
     assert found["count"] == 15
 

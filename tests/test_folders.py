@@ -63,6 +63,14 @@ def test_names_may_be_anything(tmp_path: Path) -> None:
     assert data.classes == tuple(sorted(kinds))
 
 
+def test_names_may_be_as_long_as_a_file_system_allows(tmp_path: Path) -> None:
+    root = made(tmp_path, ("d" * 255, "b"), ("k" * 255, "x"))
+    draw(root / "b" / "x" / f"{'é' * 125}.png")
+    data = folders(root)
+    assert data.names == ("b", "d" * 255)
+    assert len(data["b"]) == 3
+
+
 def test_a_domain_of_very_few_images_is_accepted(tmp_path: Path) -> None:
     assert [len(domain) for domain in folders(made(tmp_path, kinds=("x", "y", "z")))] == [3, 3]
 

@@ -65,18 +65,22 @@ def _output(net: nn.Module, example: Tensor) -> Tensor:
 
 
 def _replace(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
-    def folded(self: nn.Conv2d, x: Tensor) -> Tensor:
-        assert norm.running_var is not None
-        assert norm.running_mean is not None
-        scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
-        shift = norm.bias - norm.running_mean * scale
-        if self.bias is not None:
-            shift = shift + self.bias * scale
-        weight = self.weight * scale[:, None, None, None]
-        return F.conv2d(x, weight, shift, self.stride, self.padding, self.dilation, self.groups)
+    # In a tuple it is no submodule of the convolution, whose names would change, and functions of the module rather
+    # than closures let a compiler see that two networks of one architecture are alike.
+    conv.__dict__["folded"] = (norm,)
+    conv.forward = MethodType(_folded, conv)  # type: ignore[method-assign]
+    norm.forward = MethodType(_passed, norm)  # type: ignore[method-assign]
 
-    def passed(self: nn.BatchNorm2d, x: Tensor) -> Tensor:
-        return x
 
-    conv.forward = MethodType(folded, conv)  # type: ignore[method-assign]
-    norm.forward = MethodType(passed, norm)  # type: ignore[method-assign]
+def _folded(self: nn.Conv2d, x: Tensor) -> Tensor:
+    (norm,) = self.__dict__["folded"]
+    scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+    shift = norm.bias - norm.running_mean * scale
+    if self.bias is not None:
+        shift = shift + self.bias * scale
+    weight = self.weight * scale[:, None, None, None]
+    return F.conv2d(x, weight, shift, self.stride, self.padding, self.dilation, self.groups)
+
+
+def _passed(self: nn.BatchNorm2d, x: Tensor) -> Tensor:
+    return x

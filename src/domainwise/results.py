@@ -59,7 +59,7 @@ def _averages(outcome: Outcome) -> list[Outcome]:
             outcome.folder,
             averaged=True,
         )
-        for name, numbers in outcome.result["averages"].items()
+        for name, numbers in outcome.result.get("averages", {}).items()
     ]
 
 

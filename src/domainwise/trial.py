@@ -50,6 +50,7 @@ class Trial:
     file: str = field(default="", compare=False)  # where a third party's algorithm lies
     network_file: str = field(default="", compare=False)
     weights_file: str = field(default="", compare=False)
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # which layer each setting is from
 
     @property
     def id(self) -> str:

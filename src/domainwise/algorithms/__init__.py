@@ -2,11 +2,14 @@
 
 from domainwise.algorithms._base import Algorithm, algorithm, draw, hypers
 from domainwise.algorithms._hyper import choice, hyper, log10, uniform, whole
+from domainwise.algorithms._penalty import Penalized, Terms
 from domainwise.algorithms._spec import Spec, create, names, parse
 
 __all__ = [
     "Algorithm",
+    "Penalized",
     "Spec",
+    "Terms",
     "algorithm",
     "choice",
     "create",

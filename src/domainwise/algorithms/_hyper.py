@@ -97,6 +97,9 @@ class log10:  # noqa: N801  a word of the algorithms' vocabulary
     def __call__(self, random: np.random.RandomState) -> float:
         return float(10 ** random.uniform(self.low, self.high))
 
+    def __str__(self) -> str:
+        return f"10^U({self.low:g}, {self.high:g})"
+
 
 @dataclass(frozen=True)
 class uniform:  # noqa: N801
@@ -105,6 +108,9 @@ class uniform:  # noqa: N801
 
     def __call__(self, random: np.random.RandomState) -> float:
         return float(random.uniform(self.low, self.high))
+
+    def __str__(self) -> str:
+        return f"U({self.low:g}, {self.high:g})"
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,9 @@ class whole:  # noqa: N801
     def __call__(self, random: np.random.RandomState) -> int:
         return int(self.draw(random))  # type: ignore[arg-type]
 
+    def __str__(self) -> str:
+        return f"{self.draw}, cut to a whole number"
+
 
 class choice:  # noqa: N801
     """One of several values."""
@@ -125,6 +134,9 @@ class choice:  # noqa: N801
 
     def __repr__(self) -> str:
         return f"choice({', '.join(map(repr, self.values))})"
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self.values))
 
     def __call__(self, random: np.random.RandomState) -> Value:
         return self.values[int(random.choice(len(self.values)))]

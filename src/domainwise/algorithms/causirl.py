@@ -5,8 +5,7 @@ from typing import Any, Self
 
 import torch
 
-from domainwise.algorithms import algorithm, hyper, log10
-from domainwise.algorithms._penalty import Penalized, Terms
+from domainwise.algorithms import Penalized, Terms, algorithm, hyper, log10
 from domainwise.losses import Batch, coral, mmd, risks
 from domainwise.network import Network
 

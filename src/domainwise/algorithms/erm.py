@@ -5,4 +5,7 @@ from domainwise.algorithms import Algorithm, algorithm
 
 @algorithm
 class ERM(Algorithm):
-    """Minimise the mean loss over all source samples (Vapnik, 1998)."""
+    """Minimise the mean loss over all source samples (Vapnik, 1998).
+
+    Loss: ``CE`` over all samples.
+    """

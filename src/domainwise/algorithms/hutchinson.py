@@ -6,8 +6,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from domainwise.algorithms import algorithm, hyper, log10
-from domainwise.algorithms._penalty import Penalized, Terms, at_head
+from domainwise.algorithms import Penalized, Terms, algorithm, hyper, log10
+from domainwise.algorithms._penalty import at_head
 from domainwise.losses import (
     Batch,
     distance_to,

@@ -7,7 +7,11 @@ from domainwise.combine import Weighted, last
 
 @algorithm
 class MAML(Walk):
-    """Walk through the domains, then follow the gradient met at the end (first order; Finn et al., 2017)."""
+    """Walk through the domains, then follow the gradient met at the end (first order; Finn et al., 2017).
+
+    Direction: ``g_n``, the last one met on the walk ``theta_{i+1} = theta_i - inner_lr g_i`` through the domains in
+    random order.
+    """
 
     def weights(self) -> Weighted:
         return last()

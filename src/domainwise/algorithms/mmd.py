@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domainwise.algorithms import algorithm, hyper, log10
-from domainwise.algorithms._penalty import Penalized, Terms
+from domainwise.algorithms import Penalized, Terms, algorithm, hyper, log10
 from domainwise.losses import Batch, mmd, risks
 
 

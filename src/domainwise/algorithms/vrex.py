@@ -3,8 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from domainwise.algorithms import algorithm, hyper, log10, whole
-from domainwise.algorithms._penalty import Penalized, Terms
+from domainwise.algorithms import Penalized, Terms, algorithm, hyper, log10, whole
 from domainwise.losses import Batch, apart, joined, risks
 
 

@@ -20,6 +20,6 @@ def algorithms(
         console.print(f"[bold]{cls.name}[/bold]  {(cls.__doc__ or '').strip().splitlines()[0]}", highlight=False)
         table = Table(box=None, show_header=False, padding=(0, 2))
         for field, about in hypers(cls).values():
-            drawn = f"search {about.draw!r}" if about.draw else ""
+            drawn = f"search {about.draw}" if about.draw else ""
             table.add_row(" ", field.name, str(field.default), about.range(), drawn)
         console.print(table)

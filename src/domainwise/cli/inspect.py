@@ -72,17 +72,19 @@ def _print(survey: Survey, console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from domainwise.data.listing import legible
+
     table = Table("class", box=None, padding=(0, 2))
     for domain in survey.domains:
-        table.add_column(Text(domain), justify="right", overflow="fold")
+        table.add_column(Text(legible(domain)), justify="right", overflow="fold")
     for kind in survey.classes:
-        table.add_row(Text(kind), *(f"{survey.counts[domain][kind]:,}" for domain in survey.domains))
+        table.add_row(Text(legible(kind)), *(f"{survey.counts[domain][kind]:,}" for domain in survey.domains))
     table.add_section()
     table.add_row("all", *(f"{sum(survey.counts[domain].values()):,}" for domain in survey.domains))
-    console.print(f"{survey.name}: {len(survey.looks):,} images in {len(survey.domains)} domains")
+    console.print(f"{legible(survey.name)}: {len(survey.looks):,} images in {len(survey.domains)} domains")
     console.print(table)
     for line in _lines(survey):
-        console.print(line)
+        console.print(legible(line))
 
 
 def _lines(survey: Survey) -> list[str]:

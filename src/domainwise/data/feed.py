@@ -156,6 +156,7 @@ class Feed:
 
 def batches(part: Part, inputs: Inputs, generator: torch.Generator | None = None) -> Iterator[Batch]:
     """A part from start to end, to evaluate; with a generator the images are augmented as in training."""
-    for rows in torch.split(torch.arange(len(part)), EVALUATION_BATCH):
+    for start in range(0, len(part), EVALUATION_BATCH):
+        rows = torch.arange(start, min(start + EVALUATION_BATCH, len(part)))
         x = inputs.plain(part, rows) if generator is None else inputs.training([part], [rows], generator)
-        yield x, part.labels[rows.to(part.labels.device)]
+        yield x, part.labels[start : start + EVALUATION_BATCH]

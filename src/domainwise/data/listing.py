@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unicodedata import category
 
 import numpy as np
 
@@ -101,7 +102,8 @@ def require_same_classes(files: Sequence[File], domains: Sequence[str]) -> None:
 
 
 def legible(name: str) -> str:
-    return name.encode(errors="backslashreplace").decode()  # not every name on a disk is valid Unicode
+    """A name without what cannot be shown: not every name on a disk is valid Unicode, and some command the terminal."""
+    return "".join(ascii(letter)[1:-1] if category(letter) in ("Cc", "Cs") else letter for letter in name)
 
 
 def quoted(name: str) -> str:

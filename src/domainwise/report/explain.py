@@ -9,6 +9,7 @@ from domainwise.records import Record
 from domainwise.report.grid import accuracy, arrange, label, target
 from domainwise.results import Outcome
 from domainwise.select import RULES, Rule, eligible, target_accuracy, validation
+from domainwise.trial import Trial
 
 WIDTH = 100
 
@@ -35,6 +36,7 @@ def _settings(outcome: Outcome) -> str:
         "algorithm": f"{trial.algorithm}: {', '.join(hypers)}",
         "source": f"sha256 {trial.source}" if trial.source else "",
         "network": f"{trial.network}, weights {trial.weights}",
+        "from": "; ".join(f"{origin}: {', '.join(names)}" for origin, names in _by_origin(trial).items()),
         "training": f"{trial.steps} steps{batch}",
         "evaluation": f"every {trial.evaluate_every} steps, {_whole(trial.holdout)} of every domain held out",
         "versions": ", ".join(f"{name} {version}" for name, version in (result.get("versions") or {}).items()),
@@ -42,6 +44,14 @@ def _settings(outcome: Outcome) -> str:
     return "\n".join(
         textwrap.fill(f"{name:<12}{text}", WIDTH, subsequent_indent=" " * 12) for name, text in rows.items() if text
     )
+
+
+def _by_origin(trial: Trial) -> dict[str, list[str]]:
+    """The settings under the layer that decided them."""
+    found: dict[str, list[str]] = {}
+    for name, origin in trial.origins.items():
+        found.setdefault(origin, []).append(name)
+    return found
 
 
 def _short(value: object) -> str:

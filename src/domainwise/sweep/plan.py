@@ -38,6 +38,7 @@ def plan(
                     seed=seed,
                     label=spec.label,
                     file=spec.file,
+                    origins=origins(spec, settings),
                     **shared,
                 )
                 trials.setdefault(trial.id, trial)
@@ -79,6 +80,13 @@ def resolved(spec: Spec, settings: Settings) -> dict[str, Any]:
     """Every hyperparameter: field default < preset < network < benchmark < given for all < written beside it."""
     algorithm = spec.create(settings.given_to_all())
     return {name: getattr(algorithm, name) for name in hypers(type(algorithm))}
+
+
+def origins(spec: Spec, settings: Settings) -> dict[str, str]:
+    """Where every setting and hyperparameter came from."""
+    layers = {**dict.fromkeys(settings.hyperparameters, "given"), **settings.origins}
+    written = dict.fromkeys(spec.settings, f"written in {spec.label}")
+    return {**layers, **{name: layers.get(name, "default") for name in hypers(spec.cls())}, **written}
 
 
 def _known_somewhere(specs: Sequence[Spec], given: Mapping[str, Any]) -> None:
