@@ -143,7 +143,7 @@ def test_arith_with_interpolation_lands_on_the_mean_of_the_models_visited() -> N
 
 def test_the_walk_visits_every_domain_in_changing_order() -> None:
     arith = create("arith", inner_lr=0.5).setup(network(), seed=3)
-    orders = {tuple(arith.optimizer.order(3)) for _ in range(60)}
+    orders = {tuple(arith.visits(3)) for _ in range(60)}
     assert len(orders) == 6
 
 

@@ -50,7 +50,7 @@ def test_images_of_the_size_to_evaluate_on_need_no_second_array(read: Any, tmp_p
     assert data.shape == data.evaluation_shape == (8, 8, 3)
 
 
-@pytest.mark.parametrize("shapes", [MIXED, ((30, 20),)], ids=["of different sizes", "larger than the set size"])
+@pytest.mark.parametrize("shapes", [MIXED, ((30, 20),), ((20, 12),)], ids=["different", "larger", "longer"])
 def test_images_are_resized_to_squares_each_array_from_the_original(
     read: Any, tmp_path: Path, shapes: tuple[tuple[int, int], ...]
 ) -> None:
@@ -75,6 +75,17 @@ def test_original_keeps_every_pixel_of_images_that_differ_in_size(read: Any, tmp
     assert domain.shapes.tolist() == [[12, 8], [30, 20]] * 2
     with pytest.raises(IndexError):
         domain.originals[4]
+
+
+def test_original_keeps_the_shapes_though_the_image_that_differs_turns_out_corrupt(read: Any, tmp_path: Path) -> None:
+    root = noisy_folder(tmp_path / "data", ((8, 8),))
+    odd = root / "a" / "cat" / "odd.png"
+    Image.fromarray(noise((30, 30), 9)).save(odd)
+    odd.write_bytes(odd.read_bytes()[:500])
+    with pytest.warns(UserWarning, match="left out"):
+        domain = read(root, train_size="original", eval_size=8, skip_corrupt=True)["a"]
+    assert domain.shapes.tolist() == [[8, 8], [8, 8]]
+    assert np.array_equal(domain.originals[1], noise((8, 8), 1))
 
 
 def test_original_is_a_plain_array_where_all_images_have_one_size(read: Any, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ WAYS = {
     "tabs": ("t.tsv", "\n".join([HEADER, *ROWS]).replace(",", "\t").encode()),
     "quotes and blanks": (
         "t.csv",
-        b'"Path", DOMAIN ,"label"\n' + "\n\n".join(ROWS).replace(",", " , ").encode(),
+        b'"Path", DOMAIN , "label"\n' + "\n\n".join(ROWS).replace(",", " , ").encode(),
     ),
     "other columns": ("t.csv", "\n".join(f"{row},x" for row in [HEADER, *ROWS]).encode()),
     "another order": ("t.csv", "\n".join([HEADER, *ROWS[::-1]]).encode()),

@@ -295,7 +295,7 @@ def test_mldg(settings, pairs, monkeypatch) -> None:
             total = [t + (a + 0.7 * b) / len(data) for t, a, b in zip(total, first, second, strict=True)]
         return total
 
-    monkeypatch.setattr("domainwise.algorithms.mldg.MLDG.permutation", lambda self, n: [2, 0, 1])
+    monkeypatch.setattr("domainwise.algorithms.mldg.MLDG.visits", lambda self, n: [2, 0, 1])
     follow(rule, f"mldg(beta=0.7, {settings})", sizes=UNEQUAL)
 
 
@@ -308,7 +308,7 @@ def test_mldg_reports_the_weighted_losses_it_met(monkeypatch) -> None:
 
 def test_mldg_draws_every_order_of_the_domains() -> None:
     mldg = create("mldg").setup(network(), seed=0)
-    assert len({tuple(mldg.permutation(3)) for _ in range(60)}) == 6
+    assert len({tuple(mldg.visits(3)) for _ in range(60)}) == 6
 
 
 def head_of(net: Network) -> list[Tensor]:

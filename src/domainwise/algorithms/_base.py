@@ -33,6 +33,7 @@ class Algorithm:
     linear: ClassVar[bool] = False  # ... and needs net.head to be a nn.Linear
     extra_channels: ClassVar[int] = 0  # input channels the network must have beyond those of the images
     memory: ClassVar[tuple[str, ...]] = ()  # attributes of its own that belong to the state
+    uncapturable: ClassVar[str] = ""  # why its step cannot be recorded in a CUDA graph, where it cannot
 
     lr: float = hyper(5e-5, above=0)
     weight_decay: float = hyper(0.0, least=0)
@@ -89,18 +90,32 @@ class Algorithm:
 
     def update(self, batches: Sequence[Any]) -> dict[str, Tensor]:
         """One training step on one minibatch per source domain (a list of ``fresh`` of them where that is above 1)."""
+        order = self.begin(batches)
+        return self.end(self.step([batches[i] for i in order]), order)
+
+    def begin(self, batches: Sequence[Any]) -> list[int]:
+        """All of an update that is the host's; returns the order in which :meth:`step` is to be given the batches."""
         self._needs_setup()
-        check_batches(self.name, batches, self.fresh, self._device())
+        check_batches(self.name, batches, self.fresh, self.device)
         self.prepare(batches)
-        metrics = self.step(batches)
+        return self.visits(len(batches))
+
+    def end(self, metrics: dict[str, Tensor], order: Sequence[int]) -> dict[str, Tensor]:
+        """Count the update, and name the losses of the legs by the domains as they were given."""
         self.updates += 1
-        return metrics
+        if "leg0" not in metrics:
+            return metrics
+        return {**metrics, **{f"leg{i}": metrics[f"leg{order.index(i)}"] for i in range(len(order))}}
+
+    def visits(self, n: int) -> list[int]:
+        """The order in which an update takes the domains; one that walks draws it."""
+        return list(range(n))
 
     def prepare(self, batches: Sequence[Any]) -> None:
         """The host's part of an update: draw what is random, change what depends on the number of updates so far."""
 
     def step(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        """The device's part of an update: nothing in it waits for a number."""
+        """The device's part of an update, the same every time: nothing in it waits for a number or draws one."""
         losses = self.optimizer.step(self.loss, self.legs(batches))
         legs = {f"leg{i}": loss for i, loss in enumerate(losses)} if len(losses) > 1 else {}
         return {"loss": losses.mean(), **legs}
@@ -140,9 +155,10 @@ class Algorithm:
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"].cpu())  # a map_location moves it along with the rest
         for name, value in state["memory"].items():
-            setattr(self, name, value.to(self._device(), copy=True) if isinstance(value, Tensor) else value)
+            setattr(self, name, value.to(self.device, copy=True) if isinstance(value, Tensor) else value)
 
-    def _device(self) -> torch.device:
+    @property
+    def device(self) -> torch.device:
         return next(self.net.parameters()).device
 
     def _needs_setup(self) -> None:

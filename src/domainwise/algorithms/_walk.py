@@ -47,6 +47,10 @@ class Walk(Algorithm):
         """How much each leg counts; here all the same, which heads for the end of the walk."""
         return constant()
 
+    def visits(self, n: int) -> list[int]:
+        drawn: list[int] = torch.randperm(n, generator=self.order).tolist()
+        return drawn if self.shuffle else list(range(n))
+
     def legs(self, batches: Sequence[Any]) -> Sequence[Any]:
         if self.inner_steps == 1:
             return [[batch] for batch in batches]
@@ -66,7 +70,7 @@ class Walk(Algorithm):
             inner_lr=self.alpha,
             inner_steps=self.inner_steps,
             inner=self._inner(),
-            shuffle=self.shuffle,
+            shuffle=False,  # the minibatches come in the order of the visits
             generator=self.order,
         )
 

@@ -22,7 +22,8 @@ class ARM(Algorithm):
     minibatch of a small convolutional context network. It predicts in groups of the size of the training minibatches
     where they divide what is asked, else all at once.
 
-    DomainBed: never trains its context network, which its optimizer does not hold; here it learns with the rest.
+    DomainBed: never trains its context network, which its optimizer does not hold; here it learns with the rest, unless
+    ``algorithm.net.context.requires_grad_(False)`` says otherwise after ``setup``.
     """
 
     extra_channels = 1

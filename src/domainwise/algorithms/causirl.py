@@ -19,6 +19,7 @@ class CausIRL(Penalized):
     """
 
     halves = True
+    uncapturable = "it cuts every minibatch at another place"
 
     penalty: float = hyper(1.0, log10(-1, 1), domainbed="mmd_gamma", least=0)
     distance: str = hyper("coral", choices=("coral", "mmd"))

@@ -34,13 +34,10 @@ class MLDG(Algorithm):
         n = len(batches)
         if 1 < n <= self.held_out:
             raise InputError(f"mldg: held_out={self.held_out} of {n} source domains leaves none to learn from")
-        order = self.permutation(n) if n > 1 else []
-        if self.pairs == "cyclic":
-            self.paired = list(zip(order, [*order[1:], *order[:1]], strict=True))
-        else:
-            self.paired = list(zip(order[: n - self.held_out], cycle(order[n - self.held_out :])))
+        rest = list(range(1, n)) + [0] if self.pairs == "cyclic" else list(range(n - self.held_out, n))
+        self.paired = list(zip(range(n if self.pairs == "cyclic" else n - self.held_out), cycle(rest)))
 
-    def permutation(self, n: int) -> list[int]:
+    def visits(self, n: int) -> list[int]:
         drawn: list[int] = torch.randperm(n, generator=self.generator).tolist()
         return drawn
 

@@ -15,7 +15,8 @@ class SANDMask(Algorithm):
     Direction: ``m * mean_e g_e / mean m`` for every parameter tensor,
     ``m = relu(tanh(k / var_e g_e * (|mean_e sign g_e| - tau)))``.
 
-    DomainBed: its default ``tau=1`` makes the mask zero everywhere, so that nothing trains; here it is 0.5.
+    DomainBed: its default ``tau=1`` makes the mask zero everywhere, so that nothing trains; here it is 0.5, and
+    ``tau=1.0`` trains nothing either.
     """
 
     tau: float = hyper(0.5, uniform(0, 1), domainbed="tau", least=0, most=1)

@@ -1,26 +1,19 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from domainwise.cli import options as o
+
 if TYPE_CHECKING:
     from domainwise.data.shelf import Entry
-
-CacheFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--cache", metavar="DIR", envvar="DOMAINWISE_CACHE",
-        help="Folder for decoded images.  [default: domainwise in the user's cache folder]",
-    ),
-]  # fmt: skip
 
 app = typer.Typer(name="cache", help="See and clear the images that were decoded before.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_entries(cache: CacheFolder = None) -> None:
+def list_entries(cache: o.Cache = None) -> None:
     """List the data sets whose images are kept decoded."""
     from rich.console import Console
     from rich.table import Table
@@ -49,7 +42,7 @@ def list_entries(cache: CacheFolder = None) -> None:
 def clear(
     name: Annotated[str | None, typer.Argument(help="One of them, as listed; also without the hash behind it.")] = None,
     all: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    cache: CacheFolder = None,
+    cache: o.Cache = None,
 ) -> None:
     """Remove decoded images; they are made again when they are needed."""
     from domainwise.data import shelf

@@ -54,7 +54,8 @@ class Job:
         first = trials[0]
         weights = {"none": "not pretrained", "pretrained": "pretrained"}.get(first.weights, "with weights from a file")
         network = f"network {first.network}, {weights}"
-        self._say(f"{len(trials)} trials of {first.steps} updates on {first.data}, {network}: {counts(trials)}")
+        many = f"{len(trials)} trial{'s' * (len(trials) != 1)}"
+        self._say(f"{many} of {first.steps} updates on {first.data}, {network}: {counts(trials)}")
         if done:
             self._say(f"{done} of them are in {self.comparison.folder} already and are not repeated")
 

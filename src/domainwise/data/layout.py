@@ -58,7 +58,8 @@ class Layout:
         """How much room the arrays will take; an estimate where images are kept in different sizes."""
         areas = [height * width for height, width in (self.images, self.evaluation or (0, 0))]
         if self.ragged:
-            sample = [shape for path in paths[:: max(1, len(paths) // SAMPLE)] if (shape := shape_of(path))]
+            with pillow_warnings():
+                sample = [shape for path in paths[:: max(1, len(paths) // SAMPLE)] if (shape := shape_of(path))]
             areas.append(sum(height * width for height, width in sample) // max(1, len(sample)))
         return CHANNELS * len(paths) * sum(areas)
 

@@ -80,7 +80,7 @@ def assemble(about: Mapping[str, Any], arrays: Mapping[str, Array], home: Path |
 
 def save(data: Domains, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    if data.home is not None:
+    if data.home is not None and data.home.is_dir():
         for file in data.home.iterdir():
             _link(file, folder / file.name)
         return
