@@ -294,7 +294,7 @@ def test_saving_what_is_mapped_copies_nothing(root: Path, cache: Path, tmp_path:
     assert same(Domains.open(tmp_path / "parked"), open_data(str(root), train_size=16, eval_size=8))
 
 
-def test_data_of_which_a_part_is_fixed_or_grouped_is_saved_whole(root: Path, tmp_path: Path) -> None:
+def test_originals_of_different_sizes_are_saved_whole(root: Path, tmp_path: Path) -> None:
     data = open_data(str(root), train_size="original", eval_size=8)
     data.save(tmp_path / "parked")
     again = Domains.open(tmp_path / "parked")

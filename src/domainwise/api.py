@@ -103,7 +103,7 @@ def prepare(
     command: str = "compare",
 ) -> Comparison:
     """Lay out a comparison: every algorithm on every target with every seed."""
-    settings = settings or resolve(benchmark=data.name)
+    settings = settings or resolve(benchmark=data.name, device="cpu")
     average = repr(averager(average)) if average != "none" else average
     specs = parse(algorithms if isinstance(algorithms, str) else ",".join(algorithms))
     if isinstance(seeds, int) and seeds < 1:
@@ -143,7 +143,7 @@ def compare(
     (steps, batch, network, weights, dropout, ...); ``set`` takes them too, and hyperparameters for all algorithms that
     have them; ``seeds`` is how many, or which; ``average`` is an averager such as "swad", reported beside the model.
     """
-    chosen = resolve(preset, benchmark=data.name, given={**settings, **(set or {})})
+    chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
     comparison = prepare(
         data, algorithms, targets=targets, seeds=seeds, settings=chosen, average=average, output=output
     )

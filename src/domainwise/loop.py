@@ -12,6 +12,7 @@ from torch import Tensor
 
 from domainwise.algorithms import Algorithm, Spec
 from domainwise.averaging import averager, swapped_in
+from domainwise.capture import Fast, arithmetic_units, prepare, updater
 from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.feed import Feed, Inputs, Part
@@ -36,7 +37,13 @@ class Diverged(ArithmeticError):  # noqa: N818  an outcome rather than a mistake
 
 
 def run(
-    trial: Trial, data: Domains, *, device: str = "cpu", tick: Callable[[int], None] | None = None
+    trial: Trial,
+    data: Domains,
+    *,
+    device: str = "cpu",
+    fast: Fast = Fast(),  # noqa: B008  frozen
+    tick: Callable[[int], None] = lambda step: None,
+    say: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[Record]:
     """Train on every domain but the targets, and yield a record at every evaluation.
 
@@ -45,10 +52,12 @@ def run(
     sources = [domain.name for domain in data if domain.name not in trial.targets]
     parts: Parts = {domain.name: dealt(trial, domain, i, device) for i, domain in enumerate(data)}
     # Dropout draws from the global generator; the caller's own stays as it was.
-    with torch.random.fork_rng(devices=[device] if device != "cpu" else []):
+    with torch.random.fork_rng(devices=[device] if device != "cpu" else []), arithmetic_units(trial.precision):
         algorithm = algorithm_of(trial)
         net = network_of(trial, data, algorithm).to(device)
-        algorithm.setup(net, seed=trial.seed)
+        shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
+        prepare(net, shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
+        update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
         inputs = Inputs(trial.augment, trial.input_size, *normalisation(net, data.shape[-1]))
         feed = Feed(
             [parts[name][0] for name in sources],
@@ -64,15 +73,14 @@ def run(
 
         started, losses = time.perf_counter(), Losses(trial, sources)
         for step in range(trial.steps):
-            losses.keep(step, algorithm.update(feed.draw(algorithm.fresh)))
+            losses.keep(step, update(feed.draw(algorithm.fresh)))
             if average is not None:
                 average.update(params, step)
             last = step == trial.steps - 1
             evaluating = step % trial.evaluate_every == 0 or last
             if evaluating or (step + 1) % LOG_EVERY == 0:
                 losses.look()
-                if tick is not None:
-                    tick(step + 1)
+                tick(step + 1)
             if not evaluating:
                 continue
             record = {
@@ -118,6 +126,10 @@ def algorithm_of(trial: Trial) -> Algorithm:
 
 def dealt(trial: Trial, domain: Domain, position: int, device: str) -> tuple[Part, Part]:
     main, holdout = split(len(domain), trial.holdout, trial.seed, position, domain.groups, domain.fixed)
+    if domain.groups is not None and len(set(domain.groups.tolist())) == 1:
+        raise InputError(
+            f'all images of domain "{domain.name}" are of one group, so none can be held out: it takes two'
+        )
     if len(holdout) == 0 or len(main) == 0:
         raise InputError(
             f'domain "{domain.name}" has {len(domain)} images, too few to hold out {trial.holdout:.0%} of them: '

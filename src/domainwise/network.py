@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Self
 
@@ -36,12 +37,15 @@ class Network(nn.Module):
         self.head = head
         self.dropout = nn.Dropout(dropout)
         self.freeze_batch_norm = freeze_batch_norm
+        self.low_precision = False  # run the featurizer in bfloat16; head and losses stay in full precision
         if freeze_batch_norm:
             self.train()
 
     def features(self, x: Tensor) -> Tensor:
-        features: Tensor = self.dropout(self.featurizer(x))
-        return features
+        with torch.autocast(x.device.type, torch.bfloat16) if self.low_precision else nullcontext():
+            features: Tensor = self.featurizer(x)
+        dropped: Tensor = self.dropout(features.float() if self.low_precision else features)
+        return dropped
 
     def logits(self, features: Tensor) -> Tensor:
         logits: Tensor = self.head(features)

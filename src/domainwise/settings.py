@@ -1,6 +1,6 @@
 """Settings of a trial beside its data, algorithm, target and seed, and where each of them came from.
 
-Precedence: preset < network < benchmark < given by the user. A preset says everything; the others change some of it.
+Precedence: preset < network < benchmark < device < given by the user. A preset says everything, the others some of it.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ PRESETS: dict[str, dict[str, Any]] = {
         "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
         "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "augmented",
         "batch": 32, "balanced": False, "steps": 5001, "evaluate_every": 300, "select_every": 300, "holdout": 0.2,
-        "test": "main", "selection": "validation", "precision": "fp32", "lr": 5e-5, "weight_decay": 0.0,
+        "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
     },
     # The model without averaging is still selected on domainbed's grid of evaluations.
     "swad": {
         "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
         "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "plain",
         "batch": 32, "balanced": False, "steps": 5001, "evaluate_every": 100, "select_every": 300, "holdout": 0.2,
-        "test": "main", "selection": "validation", "precision": "fp32", "lr": 5e-5, "weight_decay": 0.0,
+        "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
     },
 }  # fmt: skip
 
@@ -132,8 +132,13 @@ BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def resolve(preset: str = "quick", *, benchmark: str = "", given: Mapping[str, Any] | None = None) -> Settings:
-    """Settings from a preset, for a benchmark (or any other data), with what the user gave on top."""
+def resolve(
+    preset: str = "quick", *, benchmark: str = "", device: str = "cuda", given: Mapping[str, Any] | None = None
+) -> Settings:
+    """Settings from a preset, for a benchmark (or any other data), with what the user gave on top.
+
+    Low precision is for GPUs: on a CPU it is slow, and taken only where it is asked for.
+    """
     if preset not in PRESETS:
         raise InputError(f'there is no preset "{preset}": {closest(preset, PRESETS)}')
     given = {name: value for name, value in (given or {}).items() if value is not None}
@@ -142,6 +147,7 @@ def resolve(preset: str = "quick", *, benchmark: str = "", given: Mapping[str, A
     layers: list[tuple[str, Mapping[str, Any]]] = [
         (f"preset {preset}", PRESETS[preset]),
         (f"benchmark {benchmark}", of_benchmark),
+        ("device cpu", {"precision": "fp32"} if device == "cpu" else {}),
         ("given", {name: value for name, value in given.items() if name in own}),
     ]
     chosen = given.get("network")

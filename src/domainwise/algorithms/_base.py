@@ -86,7 +86,14 @@ class Algorithm:
         return MetaOptimizer(self.adam(), constant(), inner_lr=0.0, shuffle=False, generator=self.order)
 
     def adam(self) -> torch.optim.Adam:
-        return torch.optim.Adam(self.net.parameters(), lr=self.lr, weight_decay=self.weight_decay)
+        on_gpu = self.device.type == "cuda"
+        return torch.optim.Adam(
+            self.net.parameters(),
+            lr=torch.tensor(self.lr, device=self.device) if on_gpu else self.lr,  # a graph reads it anew every time
+            weight_decay=self.weight_decay,
+            fused=True,
+            capturable=on_gpu,
+        )
 
     def update(self, batches: Sequence[Any]) -> dict[str, Tensor]:
         """One training step on one minibatch per source domain (a list of ``fresh`` of them where that is above 1)."""

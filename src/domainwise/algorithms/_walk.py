@@ -81,7 +81,7 @@ class Walk(Algorithm):
         # Interpolation has no outer optimizer to decay the weights, so the walk does it.
         decay = self.weight_decay if self.outer == "interpolate" else 0.0
         if self.inner == "adam":
-            return partial(torch.optim.Adam, weight_decay=decay)
+            return partial(torch.optim.Adam, weight_decay=decay, fused=True, capturable=self.device.type == "cuda")
         if self.inner == "momentum":
             return partial(torch.optim.SGD, momentum=0.9, weight_decay=decay)
         return partial(torch.optim.SGD, weight_decay=decay) if decay else None

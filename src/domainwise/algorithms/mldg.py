@@ -34,7 +34,7 @@ class MLDG(Algorithm):
         n = len(batches)
         if 1 < n <= self.held_out:
             raise InputError(f"mldg: held_out={self.held_out} of {n} source domains leaves none to learn from")
-        rest = list(range(1, n)) + [0] if self.pairs == "cyclic" else list(range(n - self.held_out, n))
+        rest = [*range(1, n), 0] if self.pairs == "cyclic" else list(range(n - self.held_out, n))
         self.paired = list(zip(range(n if self.pairs == "cyclic" else n - self.held_out), cycle(rest)))
 
     def visits(self, n: int) -> list[int]:

@@ -27,6 +27,9 @@ def compare(
     output: o.Output = None,
     cache: o.Cache = None,
     device: o.Device = "auto",
+    precision: o.Precision = None,
+    no_compile: o.NoCompile = False,
+    no_capture: o.NoCapture = False,
     threads: o.Threads = None,
     processes: o.Processes = None,
     format: o.TableFormat = o.Format.table,
@@ -37,12 +40,15 @@ def compare(
 ) -> None:
     """Train algorithms with each target held out in turn, and compare them on the domain they have not seen."""
     from domainwise.api import prepare
-    from domainwise.cli.job import Job
+    from domainwise.capture import Fast
+    from domainwise.cli.job import Job, device_named
     from domainwise.cli.reading import Ask, read
 
-    ask = Ask(preset, network, weights, steps, batch, size, evaluate_every, balanced, set)
+    device = device_named(device)
+    ask = Ask(preset, network, weights, steps, batch, size, evaluate_every, balanced, precision, device, set)
     domains, settings = read(data, ask, cache, skip_corrupt, quiet)
     comparison = prepare(
         domains, algorithms, targets=targets, seeds=seeds, settings=settings, average=average, output=output
     )
-    Job(comparison, device, threads, processes, quiet, format, retry_failed).go(dry_run)
+    fast = Fast(not no_compile, not no_capture)
+    Job(comparison, device, threads, processes, quiet, format, retry_failed, fast).go(dry_run)

@@ -13,6 +13,7 @@ import torch
 import typer
 
 from domainwise.api import Comparison, Results
+from domainwise.capture import Fast
 from domainwise.cli.options import Format
 from domainwise.cli.progress import display
 from domainwise.errors import InputError
@@ -29,6 +30,7 @@ class Job:
     quiet: bool
     format: Format
     retry_failed: bool = False
+    fast: Fast = Fast()
 
     def go(self, dry_run: bool = False) -> None:
         """Run what is missing, print the table, write the report. Exit code 1 where a trial came to no good end."""
@@ -39,7 +41,7 @@ class Job:
             self._list(missing)
             return
         threads = self.threads or threads_for(self.comparison.trials[0].network)
-        engine = Engine(self.processes or processes_for(device, threads), threads, device)
+        engine = Engine(self.processes or processes_for(device, threads), threads, device, self.fast)
         with display(len(missing), quiet=self.quiet) as shown:
             results = self.comparison.run(engine, shown.watch, self.retry_failed)
         report = results.report(results.folder / "report.html")

@@ -55,6 +55,12 @@ Cache = Annotated[
     typer.Option("--cache", envvar="DOMAINWISE_CACHE", metavar="DIR", help="Folder to keep decoded images in."),
 ]
 Device = Annotated[str, typer.Option(help='"cpu", "cuda", "cuda:1", or "auto": a GPU if there is one.')]
+Precision = Annotated[
+    str | None,
+    typer.Option(metavar="fp32|tf32|bf16", help="Of the featurizer; fp32 as published, bf16 by default on a GPU."),
+]
+NoCompile = Annotated[bool, typer.Option("--no-compile", help="On a GPU: do not compile the featurizer.")]
+NoCapture = Annotated[bool, typer.Option("--no-capture", help="On a GPU: do not record updates in a CUDA graph.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of each process; 1 for a small network.")]
 Processes = Annotated[
     int | None, typer.Option(min=1, help="Processes side by side; as many as fit the cores, one on a GPU.")

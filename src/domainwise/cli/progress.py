@@ -34,6 +34,8 @@ class Lines(Silence):
         self.trials, self.ended, self.started = trials, 0, time.perf_counter()
 
     def watch(self, trial: Trial, event: dict[str, Any]) -> None:
+        if "note" in event:
+            print(event["note"], file=sys.stderr, flush=True)
         if "result" in event:
             self.ended += 1
             left = (time.perf_counter() - self.started) / self.ended * (self.trials - self.ended)
@@ -86,6 +88,9 @@ class Bars:
             self.progress.advance(self.all)
             if event["result"]["status"] != "finished":
                 self.progress.console.print(f"{describe(trial)}: {told(event['result'])}", markup=False)
+            return
+        if "note" in event:
+            self.progress.console.print(event["note"], markup=False)
             return
         self.progress.update(task, completed=event["step"])
         if "validation" in event:

@@ -29,13 +29,15 @@ class Ask:
     size: int | None = None
     evaluate_every: int | None = None
     balanced: bool = False
+    precision: str | None = None
+    device: str = "cpu"
     set: Sequence[str] | None = None
 
     def settings(self, benchmark: str) -> Settings:
-        named = ("network", "weights", "steps", "batch", "evaluate_every")
+        named = ("network", "weights", "steps", "batch", "evaluate_every", "precision")
         given = {name: getattr(self, name) for name in named}
         given |= {"input_size": self.size, "balanced": self.balanced or None}
-        return resolve(self.preset, benchmark=benchmark, given={**given, **assignments(self.set)})
+        return resolve(self.preset, benchmark=benchmark, device=self.device, given={**given, **assignments(self.set)})
 
 
 def read(text: str, ask: Ask, cache: Path | None, skip_corrupt: bool, quiet: bool) -> tuple[Domains, Settings]:

@@ -25,6 +25,9 @@ def run(
     output: o.Output = None,
     cache: o.Cache = None,
     device: o.Device = "auto",
+    precision: o.Precision = None,
+    no_compile: o.NoCompile = False,
+    no_capture: o.NoCapture = False,
     threads: o.Threads = None,
     format: o.TableFormat = o.Format.table,
     quiet: o.Quiet = False,
@@ -34,10 +37,12 @@ def run(
 ) -> None:
     """Run one trial: one algorithm, one target, one seed."""
     from domainwise.api import prepare
-    from domainwise.cli.job import Job
+    from domainwise.capture import Fast
+    from domainwise.cli.job import Job, device_named
     from domainwise.cli.reading import Ask, read
 
-    ask = Ask(preset, network, weights, steps, batch, size, evaluate_every, balanced, set)
+    device = device_named(device)
+    ask = Ask(preset, network, weights, steps, batch, size, evaluate_every, balanced, precision, device, set)
     domains, settings = read(data, ask, cache, skip_corrupt, quiet)
     comparison = prepare(
         domains,
@@ -49,4 +54,5 @@ def run(
         output=output,
         command="run",
     )
-    Job(comparison, device, threads, 1, quiet, format, retry_failed).go(dry_run)
+    fast = Fast(not no_compile, not no_capture)
+    Job(comparison, device, threads, 1, quiet, format, retry_failed, fast).go(dry_run)

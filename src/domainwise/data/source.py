@@ -34,9 +34,8 @@ def open_data(
 
     Args:
         size: side of the squares that image files are resized to, in one array to train on and to evaluate on.
-        train_size: side of those to train on, where they differ; "original" keeps every pixel. Images that all have
-            one size and are not larger are kept pixel for pixel.
-        eval_size: side of those to evaluate on, where they differ.
+        train_size, eval_size: the two sides, where they differ. Images that all have one size and are not larger than
+            ``train_size`` are kept pixel for pixel to train on; "original" keeps every pixel of any.
         cache: folder to keep decoded images in (``cache_folder()``); None reads everything into memory.
         skip_corrupt: leave out, with a warning, files that cannot be read as images; otherwise they are an error.
         progress: called now and then with the number of images done and the number of all images.
@@ -54,9 +53,8 @@ def open_data(
     if cache is None:
         data, oddities = into_memory(found, sizes, skip_corrupt=skip_corrupt, progress=progress)
     else:
-        data, oddities = opened(
-            found, sizes, Path(cache), skip_corrupt=skip_corrupt, progress=progress, say=say or (lambda sentence: None)
-        )
+        say = say or (lambda sentence: None)
+        data, oddities = opened(found, sizes, Path(cache), skip_corrupt=skip_corrupt, progress=progress, say=say)
     for oddity in oddities:
         warnings.warn(f"{found.name}: {oddity}", stacklevel=2)
     return data

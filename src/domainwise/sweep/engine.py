@@ -12,12 +12,13 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
+from domainwise.capture import Fast
 from domainwise.data.domains import Domains
 from domainwise.records import publish
 from domainwise.sweep.execute import Watch, execute, result_of
@@ -33,6 +34,7 @@ class Engine:
     processes: int = 1
     threads: int = 1
     device: str = "cpu"
+    fast: Fast = Fast()
 
     def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         """Run all of them, each into ``folder/trials/<id>``; at the end of each ``watch`` hears {"result": ...}."""
@@ -46,7 +48,9 @@ class Engine:
         torch.set_num_threads(self.threads)
         try:
             for trial in trials:
-                result = execute(trial, data, folder / "trials" / trial.id, device=self.device, watch=watch)
+                result = execute(
+                    trial, data, folder / "trials" / trial.id, device=self.device, fast=self.fast, watch=watch
+                )
                 watch(trial, {"result": result})
         finally:
             torch.set_num_threads(before)
@@ -79,7 +83,9 @@ class Engine:
                     worker.give(*waiting.popleft())
 
     def _worker(self, parked: Path, folder: Path, heard: queue.Queue[Any], stack: ExitStack) -> Worker:
-        worker = Worker([str(parked), str(folder), self.device, str(self.threads)], heard)
+        worker = Worker(
+            [str(parked), str(folder), self.device, json.dumps(asdict(self.fast)), str(self.threads)], heard
+        )
         stack.callback(worker.stop)
         return worker
 

@@ -13,6 +13,7 @@ import numpy
 import torch
 
 from domainwise._version import __version__
+from domainwise.capture import Fast
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.loop import Diverged, run
@@ -24,24 +25,36 @@ Watch = Callable[[Trial, dict[str, Any]], None]
 
 
 def execute(
-    trial: Trial, data: Domains, folder: Path, *, device: str = "cpu", watch: Watch | None = None
+    trial: Trial,
+    data: Domains,
+    folder: Path,
+    *,
+    device: str = "cpu",
+    fast: Fast = Fast(),  # noqa: B008  frozen
+    watch: Watch = lambda trial, event: None,
 ) -> dict[str, Any]:
     """Run a trial and leave trial.json, records.jsonl, counts.json and result.json in its folder. Returns the result.
 
-    ``watch`` hears {"step": 120} now and then, and {"step": ..., "validation": ...} at every evaluation.
+    ``watch`` hears {"step": 120} now and then, {"step": ..., "validation": ...} at every evaluation, and {"note": ...}.
     """
     folder.mkdir(parents=True, exist_ok=True)
     publish(folder / "trial.json", trial.to_json())
     for name in ("result.json", "records.jsonl", "counts.json"):
         (folder / name).unlink(missing_ok=True)
-    tell = watch or (lambda trial, event: None)
     records: list[Record] = []
     started, status, message, step = time.perf_counter(), "finished", "", trial.steps - 1
     try:
-        for record in run(trial, data, device=device, tick=lambda step: tell(trial, {"step": step})):
+        for record in run(
+            trial,
+            data,
+            device=device,
+            fast=fast,
+            tick=lambda step: watch(trial, {"step": step}),
+            say=lambda sentence: watch(trial, {"note": sentence}),
+        ):
             append(folder / "records.jsonl", lean(record))
             records.append(record)
-            tell(trial, {"step": record["step"] + 1, "validation": validation(record, trial.targets)})
+            watch(trial, {"step": record["step"] + 1, "validation": validation(record, trial.targets)})
     except Diverged as error:
         status, message, step = "diverged", str(error), error.step
     except Exception as error:

@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
+from domainwise.capture import Fast
 from domainwise.data.domains import Domains
 from domainwise.sweep.execute import execute
 from domainwise.trial import Trial
 
 
-def main(parked: str, folder: str, device: str, threads: str) -> None:
+def main(parked: str, folder: str, device: str, fast: str, threads: str) -> None:
     torch.set_num_threads(int(threads))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     sys.stdout = sys.stderr  # what an algorithm prints must not end up among the answers
@@ -27,7 +28,8 @@ def main(parked: str, folder: str, device: str, threads: str) -> None:
 
     for line in sys.stdin:
         trial = Trial.from_json(json.loads(line))
-        result = execute(trial, data, Path(folder) / "trials" / trial.id, device=device, watch=answer)
+        path = Path(folder) / "trials" / trial.id
+        result = execute(trial, data, path, device=device, fast=Fast(**json.loads(fast)), watch=answer)
         answer(trial, {"result": result})
 
 

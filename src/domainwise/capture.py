@@ -1,0 +1,131 @@
+"""The fast path: low precision, a compiled featurizer, and one update in one CUDA graph. Eager is the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from domainwise.algorithms import Algorithm
+from domainwise.folding import fold
+from domainwise.network import Network
+
+WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
+
+Update = Callable[[Sequence[Any]], dict[str, Tensor]]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Fast:
+    """What to use of the fast path, where there is a GPU."""
+
+    compile: bool = True
+    capture: bool = True
+
+
+def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: Fast, compilable: bool = True) -> None:
+    """Make a network on a GPU ready for training, in place; the names in its state stay as they are.
+
+    ``shape`` is (C, H, W) of its inputs. A network on a CPU only takes the precision.
+    """
+    net.low_precision = precision == "bf16"
+    example = next(net.parameters()).new_zeros(1, *shape)
+    if example.device.type != "cuda":
+        return
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if fast.compile and compilable:
+        fold(net.featurizer, torch.randn_like(example))
+        net.featurizer.compile(dynamic=False)
+
+
+@contextmanager
+def arithmetic_units(precision: str) -> Iterator[None]:
+    """Let matrix products and convolutions round to TF32, or not, for as long as this lasts."""
+    cudnn = torch.backends.cudnn
+    products, convolutions, benchmark = torch.get_float32_matmul_precision(), cudnn.allow_tf32, cudnn.benchmark
+    torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
+    cudnn.allow_tf32 = precision != "fp32"
+    cudnn.benchmark = True  # shapes never change
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        cudnn.allow_tf32, cudnn.benchmark = convolutions, benchmark
+
+
+def updater(algorithm: Algorithm, *, capture: bool, say: Say = lambda sentence: None) -> Update:
+    """How to update an algorithm: called with minibatches like ``algorithm.update``, and to the same effect."""
+    if not capture or algorithm.device.type != "cuda":
+        return algorithm.update
+    why_not = algorithm.uncapturable
+    if type(algorithm).update is not Algorithm.update:
+        why_not = "it has an update of its own; one that overrides prepare() and step() can be captured"
+    if why_not:
+        say(f"{algorithm.name} runs without a CUDA graph: {why_not}")
+        return algorithm.update
+    return Captured(algorithm, say)
+
+
+class Captured:
+    """Replays one recorded step over inputs that lie still.
+
+    The random order of a walk is which domain fills which slot. Whatever makes the recording wrong (another optimizer,
+    other shapes) makes a new one.
+    """
+
+    def __init__(self, algorithm: Algorithm, say: Say) -> None:
+        self.algorithm, self.say = algorithm, say
+        self.situation: Hashable = None
+        self.warm = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.given_up = False
+
+    def __call__(self, batches: Sequence[Any]) -> dict[str, Tensor]:
+        order = self.algorithm.begin(batches)
+        return self.algorithm.end(self.step([batches[i] for i in order]), order)
+
+    def forget(self) -> None:
+        """After a state was loaded: the recording speaks of tensors that are no longer those of the algorithm."""
+        self.situation = None
+
+    def step(self, batches: Sequence[Any]) -> dict[str, Tensor]:
+        given, structure = tree_flatten(batches)
+        situation = (id(self.algorithm.optimizer), *(tensor.shape for tensor in given))
+        if situation != self.situation:
+            self.situation, self.warm, self.graph = situation, 0, None
+        if not self.given_up and self.warm == WARM_UP and self.graph is None:
+            self._capture(given, structure)
+        if self.graph is None:
+            self.warm = min(self.warm + 1, WARM_UP)
+            return self._aside(batches)
+        torch._foreach_copy_(self.slots, given, non_blocking=True)
+        self.graph.replay()
+        return dict(zip(self.names, self.row.clone(), strict=True))
+
+    def _aside(self, batches: Sequence[Any]) -> dict[str, Tensor]:
+        """On another stream, as a capture wants of what comes before it."""
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            metrics = self.algorithm.step(batches)
+        torch.cuda.current_stream().wait_stream(stream)
+        return metrics
+
+    def _capture(self, given: list[Tensor], structure: Any) -> None:
+        self.slots = [tensor.clone(memory_format=torch.preserve_format) for tensor in given]
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                metrics = self.algorithm.step(tree_unflatten(self.slots, structure))
+                self.names, self.row = list(metrics), torch.stack([value.float() for value in metrics.values()])
+        except RuntimeError as error:
+            self.given_up = True
+            self.say(f"{self.algorithm.name} runs without a CUDA graph: {str(error).splitlines()[0]}")
+        else:
+            self.graph = graph

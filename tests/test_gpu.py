@@ -1,0 +1,108 @@
+"""The fast path on a real GPU: the same training, captured or not, compiled or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from made_data import stripes
+
+from domainwise.algorithms import create, names
+from domainwise.capture import Captured, Fast, prepare, updater
+from domainwise.network import Network, build
+from domainwise.sweep.execute import execute
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
+
+VARIANTS = [
+    *(name for name in names() if name not in ("causirl", "arm")),
+    "irm(anneal=6)",
+    "vrex(anneal=6)",
+    "fishr(anneal=6)",
+    "arith(inner_steps=2)",
+    "arith(inner='adam', inner_lr=0.001)",
+    "fish(inner='momentum')",
+    "fish(outer='interpolate', weight_decay=0.001)",
+    "mldg(pairs='split')",
+]
+
+
+def network() -> Network:
+    torch.manual_seed(0)
+    return build("resnet18", (32, 32, 3), 4, freeze_batch_norm=True).cuda()
+
+
+def batches(fresh: int, seed: int) -> list:
+    generator = torch.Generator().manual_seed(seed)
+
+    def one() -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.randn(8, 3, 32, 32, generator=generator)
+        return x.cuda(), torch.randint(4, (8,), generator=generator).cuda()
+
+    return [one() if fresh == 1 else [one() for _ in range(fresh)] for _ in range(3)]
+
+
+def trained(text: str, *, capture: bool, steps: int = 10, compile: bool = False, precision: str = "fp32"):
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
+    said: list[str] = []
+    net = network()
+    prepare(net, (3, 32, 32), precision=precision, fast=Fast(compile=compile))
+    algorithm = create(text, lr=1e-4).setup(net, seed=1)
+    update = updater(algorithm, capture=capture, say=said.append)
+    losses = [update(batches(algorithm.fresh, step)) for step in range(steps)]
+    return algorithm, update, [{name: value.item() for name, value in row.items()} for row in losses], said
+
+
+@pytest.mark.parametrize("text", VARIANTS)
+def test_captured_training_is_eager_training(text: str) -> None:
+    _, _, expected, _ = trained(text, capture=False)
+    _, update, found, said = trained(text, capture=True)
+    assert not said
+    assert isinstance(update, Captured)
+    assert update.graph is not None
+    for step, (a, b) in enumerate(zip(expected, found, strict=True)):
+        assert list(a) == list(b)
+        assert list(b.values()) == pytest.approx(list(a.values()), rel=2e-3, abs=1e-4), f"step {step}"
+
+
+def test_what_cannot_be_captured_runs_and_says_why() -> None:
+    _, update, losses, said = trained("causirl", capture=True, steps=5)
+    assert not isinstance(update, Captured)
+    assert said == ["causirl runs without a CUDA graph: it cuts every minibatch at another place"]
+    assert len(losses) == 5
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 2e-3), ("bf16", 0.05)])
+def test_compiled_and_folded_training_is_eager_training(precision: str, tolerance: float) -> None:
+    plain, _, expected, _ = trained("arith", capture=False)
+    fast, _, found, _ = trained("arith", capture=True, compile=True, precision=precision)
+    assert [row["loss"] for row in found] == pytest.approx([row["loss"] for row in expected], rel=tolerance)
+    assert list(plain.net.state_dict()) == list(fast.net.state_dict())
+
+
+def test_a_loaded_state_is_captured_anew() -> None:
+    first, _, expected, _ = trained("arith", capture=True, steps=8)
+    second, update, _, _ = trained("arith", capture=True, steps=5)
+    state = first.state_dict()
+    second.load_state_dict(state)
+    update.forget()
+    continued, _, rows, _ = trained("arith", capture=True, steps=12)
+    again = [update(batches(1, step))["loss"].item() for step in range(8, 12)]
+    assert again == pytest.approx([row["loss"] for row in rows[8:]], rel=2e-3)
+
+
+@pytest.mark.parametrize("fast", [Fast(False, False), Fast(False, True), Fast(True, True)])
+def test_a_trial_runs_on_the_gpu_from_start_to_result(tmp_path: Path, fast: Fast) -> None:
+    from domainwise.algorithms import parse
+    from domainwise.settings import resolve
+    from domainwise.sweep.plan import plan
+
+    data = stripes()
+    given = {"steps": 40, "evaluate_every": 20, "precision": "fp32"}
+    (trial,) = plan(data, parse("arith"), ["c"], [0], resolve(given=given))
+    result = execute(trial, data, tmp_path / "gpu", device="cuda", fast=fast)
+    host = execute(trial, data, tmp_path / "cpu")
+    assert result["status"] == "finished", result["message"]
+    assert result["selected"]["validation"] == pytest.approx(host["selected"]["validation"], abs=0.1)
