@@ -83,12 +83,11 @@ def test_compiled_and_folded_training_is_eager_training(precision: str, toleranc
 
 
 def test_a_loaded_state_is_captured_anew() -> None:
-    first, _, expected, _ = trained("arith", capture=True, steps=8)
-    second, update, _, _ = trained("arith", capture=True, steps=5)
-    state = first.state_dict()
-    second.load_state_dict(state)
+    first, *_ = trained("arith", capture=True, steps=8)
+    second, update, *_ = trained("arith", capture=True, steps=5)
+    second.load_state_dict(first.state_dict())
     update.forget()
-    continued, _, rows, _ = trained("arith", capture=True, steps=12)
+    _, _, rows, _ = trained("arith", capture=True, steps=12)
     again = [update(batches(1, step))["loss"].item() for step in range(8, 12)]
     assert again == pytest.approx([row["loss"] for row in rows[8:]], rel=2e-3)
 

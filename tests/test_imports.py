@@ -19,7 +19,7 @@ LAYERS = [
     {"losses", "averaging", "counts", "data", "settings", "trial", "records", "select", "results"},
     {"algorithms"},
     {"capture"},
-    {"loop", "evaluate", "checkpoint"},
+    {"loop", "evaluate", "checkpoint", "bench"},
     {"sweep"},
     {"analysis", "report", "domainbed"},
     {"api", "testing"},

@@ -387,3 +387,17 @@ def test_sampling_the_diagonal_adds_noise_to_the_penalty_that_draws_take_away() 
     noise = [penalty(draws) - penalty(0) for draws in (10, 1000)]
     assert noise[0] > 10 * penalty(0)
     assert 50 < noise[0] / noise[1] < 200
+
+
+def test_the_random_signs_are_new_at_every_update() -> None:
+    hutchinson = create("hutchinson", draws=3, lr=1e-12).setup(network())
+    penalties = [hutchinson.update(batches(0, [8, 8, 8]))["penalty"].item() for _ in range(2)]
+    assert abs(penalties[0] / penalties[1] - 1) > 0.01
+
+
+def test_a_frozen_context_network_is_domainbeds_arm() -> None:
+    arm = create("arm", lr=LR, weight_decay=DECAY).setup(network(channels=2))
+    before = copy.deepcopy(arm.net.context)
+    arm.net.context.requires_grad_(False)
+    arm.update(batches(0, [8, 8, 8]))
+    assert_same(arm.net.context, before)

@@ -91,6 +91,10 @@ def check_state_continues_exactly(cls: type[Algorithm], settings: dict[str, Any]
     first, second = _made(cls, settings), _made(cls, settings, seed=5)
     _train(first, range(3))
     second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+    x, _ = _batch(50, 16)
+    assert torch.equal(first.predict(x), second.predict(x)), (
+        f"{cls.__name__} predicts otherwise from the state it saved"
+    )
     for algorithm in (first, second):
         _train(algorithm, range(3, 6))
     same = _equal(_parameters(first), _parameters(second))

@@ -9,6 +9,7 @@ import typer
 from domainwise._version import __version__
 from domainwise.cli import cache, presets
 from domainwise.cli.algorithms import algorithms
+from domainwise.cli.bench import bench
 from domainwise.cli.compare import compare
 from domainwise.cli.demo import demo
 from domainwise.cli.export_domainbed import export_domainbed
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, compare, run, report, show, inspect, algorithms, import_domainbed, export_domainbed):
+for command in (demo, compare, run, report, show, inspect, algorithms, bench, import_domainbed, export_domainbed):
     app.command()(command)
 for group in (presets.app, cache.app):
     app.add_typer(group)

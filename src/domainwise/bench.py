@@ -1,0 +1,132 @@
+"""How fast this machine trains: time per update of every algorithm, alone and with its input, and memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from domainwise.algorithms import Algorithm, Spec
+from domainwise.capture import Fast, arithmetic_units, prepare, updater
+from domainwise.data.domains import Domain
+from domainwise.data.feed import EVALUATION_BATCH, Feed, Inputs, Part
+from domainwise.network import build
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is measured; the defaults are the shapes of PACS."""
+
+    network: str = "resnet50"
+    size: int = 224
+    stored: int = 227
+    augment: str = "domainbed"
+    domains: int = 3
+    batch: int = 32
+    classes: int = 7
+    device: str = "cpu"
+    precision: str = "fp32"
+    fast: Fast = Fast()
+    updates: int = 30
+
+
+@dataclass(frozen=True)
+class Timing:
+    algorithm: str
+    update_ms: float  # with its input already there
+    all_in_ms: float  # drawing, augmenting and updating
+    images_per_second: float  # all-in
+    evaluation_per_second: float  # images
+    memory_gib: float | None  # the most that training took, on a GPU
+    start_s: float  # to the first update that counts: compilation and capture
+    note: str = ""
+
+
+def measure(spec: Spec, setup: Setup) -> Timing:
+    with torch.random.fork_rng(devices=[]), arithmetic_units(setup.precision):
+        torch.manual_seed(0)
+        notes: list[str] = []
+        algorithm, update = _prepared(spec, setup, notes)
+        feed = Feed(_parts(setup), Inputs(setup.augment, setup.size), setup.batch, 0)
+        batches = feed.draw(algorithm.fresh)
+        with _clock(setup.device) as start:
+            for _ in range(5):
+                update(batches)
+        alone = _ms(lambda: update(batches), setup)
+        memory = torch.cuda.max_memory_allocated() / 2**30 if setup.device != "cpu" else None
+        all_in = _ms(lambda: update(feed.draw(algorithm.fresh)), setup)
+        x = batches[0][0] if algorithm.fresh == 1 else batches[0][0][0]
+        full = torch.cat([x] * (EVALUATION_BATCH // len(x) + 1))[:EVALUATION_BATCH]  # type: ignore[list-item]
+        evaluation = _ms(lambda: algorithm.predict(full), setup)
+    images = setup.domains * setup.batch * algorithm.fresh
+    return Timing(
+        spec.label,
+        alone,
+        all_in,
+        1e3 * images / all_in,
+        1e3 * EVALUATION_BATCH / evaluation,
+        memory,
+        start[0],
+        "; ".join(notes),
+    )
+
+
+def table(timings: Sequence[Timing]) -> list[dict[str, Any]]:
+    return [asdict(timing) for timing in timings]
+
+
+def _prepared(spec: Spec, setup: Setup, notes: list[str]) -> tuple[Algorithm, Callable[[Any], Any]]:
+    algorithm = spec.create({"lr": 5e-5})
+    channels = 3 + algorithm.extra_channels
+    net = build(setup.network, (setup.size, setup.size, 3), setup.classes, extra_channels=algorithm.extra_channels)
+    net.to(setup.device)
+    if setup.device != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+    prepare(
+        net,
+        (channels, setup.size, setup.size),
+        precision=setup.precision,
+        fast=setup.fast,
+        compilable=not algorithm.extra_channels,
+    )
+    return algorithm, updater(algorithm.setup(net, seed=0), capture=setup.fast.capture, say=notes.append)
+
+
+def _parts(setup: Setup) -> list[Part]:
+    random, n = np.random.RandomState(0), 4 * setup.batch
+    shape = (n, setup.stored, setup.stored, 3)
+    made = [
+        Domain(str(i), random.randint(0, 256, shape).astype(np.uint8), random.randint(0, setup.classes, n))
+        for i in range(setup.domains)
+    ]
+    return [Part(domain, np.arange(n), setup.device) for domain in made]
+
+
+def _ms(call: Callable[[], Any], setup: Setup) -> float:
+    for _ in range(3):
+        call()
+    with _clock(setup.device) as elapsed:
+        for _ in range(setup.updates):
+            call()
+    return 1e3 * elapsed[0] / setup.updates
+
+
+@contextmanager
+def _clock(device: str) -> Iterator[list[float]]:
+    """The seconds of what is inside, to the end of what it started on the device."""
+    elapsed: list[float] = []
+    _wait(device)
+    start = time.perf_counter()
+    yield elapsed
+    _wait(device)
+    elapsed.append(time.perf_counter() - start)
+
+
+def _wait(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize(device)
