@@ -52,7 +52,8 @@ def measure(spec: Spec, setup: Setup) -> Timing:
         torch.manual_seed(0)
         notes: list[str] = []
         algorithm, update = _prepared(spec, setup, notes)
-        feed = Feed(_parts(setup), Inputs(setup.augment, setup.size), setup.batch, 0)
+        compiled = setup.fast.compile and setup.device != "cpu"
+        feed = Feed(_parts(setup), Inputs(setup.augment, setup.size, compile=compiled), setup.batch, 0)
         batches = feed.draw(algorithm.fresh)
         with _clock(setup.device) as start:
             for _ in range(5):

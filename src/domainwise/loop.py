@@ -58,7 +58,8 @@ def run(
         shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
         prepare(net, shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
         update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
-        inputs = Inputs(trial.augment, trial.input_size, *normalisation(net, data.shape[-1]))
+        compiled = fast.compile and device != "cpu"
+        inputs = Inputs(trial.augment, trial.input_size, *normalisation(net, data.shape[-1]), compile=compiled)
         feed = Feed(
             [parts[name][0] for name in sources],
             inputs,

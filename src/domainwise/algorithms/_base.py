@@ -33,7 +33,6 @@ class Algorithm:
     linear: ClassVar[bool] = False  # ... and needs net.head to be a nn.Linear
     extra_channels: ClassVar[int] = 0  # input channels the network must have beyond those of the images
     memory: ClassVar[tuple[str, ...]] = ()  # attributes of its own that belong to the state
-    uncapturable: ClassVar[str] = ""  # why its step cannot be recorded in a CUDA graph, where it cannot
 
     lr: float = hyper(5e-5, above=0)
     weight_decay: float = hyper(0.0, least=0)
@@ -61,6 +60,11 @@ class Algorithm:
     def pooled(self) -> bool:
         """Whether minibatches are to be drawn from all source domains together instead of one domain each."""
         return False
+
+    @property
+    def uncapturable(self) -> str:
+        """Why its step cannot be recorded in a CUDA graph, where it cannot."""
+        return ""
 
     def setup(self, net: Network, *, seed: int | None = None) -> Self:
         """Take a network to train. ``seed`` is for the algorithm's own randomness; None takes torch's."""

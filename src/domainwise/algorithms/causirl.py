@@ -19,10 +19,13 @@ class CausIRL(Penalized):
     """
 
     halves = True
-    uncapturable = "it cuts every minibatch at another place"
 
     penalty: float = hyper(1.0, log10(-1, 1), domainbed="mmd_gamma", least=0)
     distance: str = hyper("coral", choices=("coral", "mmd"))
+
+    @property
+    def uncapturable(self) -> str:
+        return "it cuts every minibatch at another place"
 
     def setup(self, net: Network, *, seed: int | None = None) -> Self:
         self.splits: Sequence[int] = ()

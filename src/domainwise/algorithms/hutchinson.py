@@ -38,6 +38,10 @@ class Hutchinson(Penalized):
     beta: float = hyper(5e-3, log10(-4, -2), least=0)
     draws: int = hyper(0, least=0)  # not another name for `fresh` here
 
+    @property
+    def uncapturable(self) -> str:
+        return "it draws random signs in every step" if self.draws else ""
+
     def setup(self, net: Network, *, seed: int | None = None) -> Self:
         self.seed = 0
         return super().setup(net, seed=seed)

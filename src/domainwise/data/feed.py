@@ -75,8 +75,17 @@ class Part:
 class Inputs:
     """The recipe of a trial: how images become input, in training and in evaluation."""
 
-    def __init__(self, recipe: str, size: int, mean: Sequence[float] = (0.0,), std: Sequence[float] = (1.0,)) -> None:
+    def __init__(
+        self,
+        recipe: str,
+        size: int,
+        mean: Sequence[float] = (0.0,),
+        std: Sequence[float] = (1.0,),
+        *,
+        compile: bool = False,
+    ) -> None:
         self.recipe: Augmentation = augmentation(recipe, size, mean, std)
+        self.apply = torch.compile(self.recipe.apply, dynamic=False) if compile else self.recipe.apply
         self.random = recipe != "none"
 
     def training(self, parts: Sequence[Part], chosen: Sequence[Tensor], generator: torch.Generator) -> Tensor:
@@ -88,7 +97,7 @@ class Inputs:
         if parts[0].domain.originals is not None:
             return self.recipe.ragged(_originals(parts, chosen), params).to(parts[0].device)
         images = torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)])
-        return self.recipe.apply(images, params)
+        return self.apply(images, params.to(images.device))
 
     def plain(self, part: Part, rows: Tensor) -> Tensor:
         return self.recipe.plain(part.evaluation[rows])
