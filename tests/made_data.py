@@ -11,7 +11,7 @@ from domainwise.data.domains import Domains, domains
 
 
 def stripes(names: str = "abc", size: int = 30, side: int = 8) -> Domains:
-    """Domains that differ in brightness; the class is where the bright half is, which a small network learns quickly."""
+    """Domains that differ in brightness; the class is which half is bright, which a small network learns quickly."""
     arrays = {}
     for shift, name in enumerate(names):
         random = np.random.RandomState(shift)

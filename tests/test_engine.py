@@ -142,6 +142,17 @@ def test_an_average_asked_for_later_runs_those_that_lack_it(tmp_path: Path) -> N
     assert "erm + ma" in again.table()
 
 
+def test_targets_may_be_held_out_together() -> None:
+    def targets(text: str) -> list[tuple[str, ...]]:
+        return [trial.targets for trial in prepare(DATA, "erm", targets=text, seeds=1).trials]
+
+    assert targets("c,a") == [("c",), ("a",)]
+    assert targets("c+a") == [("a", "c")]
+    assert targets("pairs") == [("a",), ("b",), ("c",), ("a", "b"), ("a", "c"), ("b", "c")]
+    with pytest.raises(InputError, match="leaves no domain to train on"):
+        targets("a+b+c")
+
+
 def test_the_default_folder_is_shared_by_what_belongs_in_one_table() -> None:
     def folder(algorithms: str, **settings) -> Path:
         return prepare(DATA, algorithms, seeds=settings.pop("seeds", 3), settings=resolve(given=settings)).folder

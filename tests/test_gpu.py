@@ -100,7 +100,7 @@ def test_a_trial_runs_on_the_gpu_from_start_to_result(tmp_path: Path, fast: Fast
 
     data = stripes()
     given = {"steps": 40, "evaluate_every": 20, "precision": "fp32"}
-    (trial,) = plan(data, parse("arith"), ["c"], [0], resolve(given=given))
+    (trial,) = plan(data, parse("arith"), [("c",)], [0], resolve(given=given))
     result = execute(trial, data, tmp_path / "gpu", device="cuda", fast=fast)
     host = execute(trial, data, tmp_path / "cpu")
     assert result["status"] == "finished", result["message"]

@@ -26,7 +26,7 @@ DATA = stripes()
 
 def trial(text: str = "arith", *, target: str = "c", seed: int = 0, average: str = "none", **given: object) -> Trial:
     settings = resolve(given={"steps": 25, "evaluate_every": 10, **given})
-    (one,) = plan(DATA, parse(text), [target], [seed], settings, average)
+    (one,) = plan(DATA, parse(text), [(target,)], [seed], settings, average)
     return one
 
 
@@ -182,7 +182,7 @@ def test_a_trial_leaves_its_settings_records_and_result(tmp_path: Path) -> None:
     lines = list(records.read(tmp_path / "records.jsonl"))
     assert result == json.loads((tmp_path / "result.json").read_text())
     assert Trial.from_json(json.loads((tmp_path / "trial.json").read_text())) == trial()
-    assert result["selected"] == summary(by_validation(lines, ["c"]), ["c"])
+    assert {**summary(by_validation(lines, ["c"]), ["c"])}.items() <= result["selected"].items()
     assert [event["step"] for event in heard if "validation" in event] == [1, 11, 21, 25]
     assert result["status"] == "finished"
     assert result["versions"]["torch"] == str(torch.__version__)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from domainwise.data.folders import folders as folders
     from domainwise.errors import InputError as InputError
     from domainwise.meta import MetaOptimizer as MetaOptimizer
+    from domainwise.model import Model as Model, load as load
     from domainwise.network import Network as Network
+    from domainwise.runs import average_runs as average_runs
 
 # Where each public name lives. They are imported when first asked for, so that the command line starts without torch.
 _HOME = {
@@ -41,6 +43,9 @@ _HOME = {
     "folders": "data.folders",
     "digits": "data.digits",
     "InputError": "errors",
+    "Model": "model",
+    "load": "model",
+    "average_runs": "runs",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

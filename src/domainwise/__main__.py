@@ -13,7 +13,7 @@ def main() -> None:
     try:
         app(prog_name="domainwise")
     except InputError as error:
-        if "-v" in sys.argv[1:2]:
+        if {"-v", "--verbose"} & set(sys.argv[1:]):
             raise
         print(f"domainwise: {error}", file=sys.stderr)
         sys.exit(2)

@@ -10,16 +10,16 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from domainwise.algorithms import Algorithm, Spec
+from domainwise.algorithms import Algorithm
 from domainwise.averaging import averager, swapped_in
 from domainwise.capture import Fast, arithmetic_units, prepare, updater
-from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.feed import Feed, Inputs, Part
 from domainwise.data.splits import seed_hash, split
 from domainwise.errors import InputError
 from domainwise.evaluate import evaluate
-from domainwise.network import Network, build
+from domainwise.keeper import Keeper
+from domainwise.model import algorithm_of, network_of, normalisation
 from domainwise.records import Record
 from domainwise.trial import Trial
 
@@ -43,18 +43,21 @@ def run(
     device: str = "cpu",
     fast: Fast = Fast(),  # noqa: B008  frozen
     tick: Callable[[int], None] = lambda step: None,
+    keeper: Keeper | None = None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[Record]:
     """Train on every domain but the targets, and yield a record at every evaluation.
 
-    ``tick`` hears the number of updates made so far, now and then. Raises :class:`Diverged` where a loss is not finite.
+    ``tick`` hears the number of updates made so far, now and then; ``keeper`` sees the model at every evaluation.
+    Raises :class:`Diverged` where a loss is not finite.
     """
     sources = [domain.name for domain in data if domain.name not in trial.targets]
     parts: Parts = {domain.name: dealt(trial, domain, i, device) for i, domain in enumerate(data)}
     # Dropout draws from the global generator; the caller's own stays as it was.
     with torch.random.fork_rng(devices=[device] if device != "cpu" else []), arithmetic_units(trial.precision):
         algorithm = algorithm_of(trial)
-        net = network_of(trial, data, algorithm).to(device)
+        torch.manual_seed(seed_hash(trial.seed, "init"))
+        net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(device)
         shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
         prepare(net, shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
         update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
@@ -69,6 +72,8 @@ def run(
             pooled=algorithm.pooled,
         )
         examiner = Examiner(trial, algorithm, parts, inputs)
+        keeper = keeper or Keeper(trial)
+        keeper.starts(algorithm, data, inputs)
         average, params = averager(trial.average), list(algorithm.net.parameters())
         torch.manual_seed(seed_hash(trial.seed, "dropout"))
 
@@ -90,39 +95,15 @@ def run(
                 "loss": losses.mean(),
                 "domains": examiner.examine(),
             }
+            keeper.look("model", record, last)
             if average is not None:
                 average.evaluated(step, examiner.validation_loss(record))
                 # What a loss valley averages is known at its end; the others are models like any other, all along.
                 if (last or not hasattr(average, "converged_at")) and (averaged := average.weights()) is not None:
                     with swapped_in(params, averaged):
                         record["average"] = examiner.examine("average")
+                        keeper.look("average", {**record, "domains": record["average"]}, last)
             yield record
-
-
-def network_of(trial: Trial, data: Domains, algorithm: Algorithm) -> Network:
-    torch.manual_seed(seed_hash(trial.seed, "init"))
-    return build(
-        f"{trial.network_file}:{trial.network.rpartition(':')[2]}" if trial.network_file else trial.network,
-        (trial.input_size, trial.input_size, data.shape[-1]),
-        len(data.classes),
-        pretrained=trial.weights == "pretrained",
-        weights=trial.weights_file or None,
-        dropout=trial.dropout,
-        freeze_batch_norm=trial.freeze_batch_norm,
-        extra_channels=algorithm.extra_channels,
-    )
-
-
-def normalisation(net: Network, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The mean and the deviation of what the network was pretrained on; ImageNet's for colours, none for the rest."""
-    if channels != 3:
-        return (0.0,), (1.0,)
-    about = getattr(net.featurizer, "pretrained_cfg", {})
-    return tuple(about.get("mean", IMAGENET_MEAN)), tuple(about.get("std", IMAGENET_STD))
-
-
-def algorithm_of(trial: Trial) -> Algorithm:
-    return Spec(trial.algorithm, trial.hyperparameters, trial.file).create()
 
 
 def dealt(trial: Trial, domain: Domain, position: int, device: str) -> tuple[Part, Part]:

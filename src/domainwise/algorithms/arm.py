@@ -54,8 +54,10 @@ class Contextual(nn.Module):
     def __init__(self, inner: Network, seed: int) -> None:
         super().__init__()
         self.inner = inner
-        self.channels = _image_channels(inner)
-        self.context = _context(self.channels, seed).to(next(inner.parameters()))
+        first = _first_convolution(inner)
+        self.channels = first.in_channels - 1
+        # As wide as the network begins: 64 for the networks of the published benchmarks, as in DomainBed.
+        self.context = _context(self.channels, first.out_channels, seed).to(next(inner.parameters()))
 
     def forward(self, x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
         """``sizes`` are those of the groups, in the order of the images; None is one group of all."""
@@ -87,7 +89,7 @@ class Contextual(nn.Module):
         return self.inner.head
 
 
-def _image_channels(net: Network) -> int:
+def _first_convolution(net: Network) -> nn.Conv2d:
     first = next((module for module in net.modules() if isinstance(module, nn.Conv2d)), None)
     if first is None:
         raise InputError("arm adds a channel to images, and this network has no convolution to take one")
@@ -95,10 +97,10 @@ def _image_channels(net: Network) -> int:
         raise InputError(
             "arm adds a channel to images: the network's first convolution must take channels + 1, and takes only 1"
         )
-    return first.in_channels - 1
+    return first
 
 
-def _context(channels: int, seed: int, width: int = 64) -> nn.Sequential:
+def _context(channels: int, width: int, seed: int) -> nn.Sequential:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed every GPU
         return nn.Sequential(

@@ -32,8 +32,7 @@ class MLDG(Algorithm):
 
     def prepare(self, batches: Sequence[Any]) -> None:
         n = len(batches)
-        most = n if self.pairs == "cyclic" else n - 1  # all pairs are cyclic ones where nothing is held out
-        if n > 1 and self.held_out > most:
+        if 1 < n <= self.held_out:
             raise InputError(f"mldg: held_out={self.held_out} of {n} source domains leaves none to learn from")
         rest = [*range(1, n), 0] if self.pairs == "cyclic" else list(range(n - self.held_out, n))
         self.paired = list(zip(range(n if self.pairs == "cyclic" else n - self.held_out), cycle(rest)))

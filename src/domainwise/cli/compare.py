@@ -12,7 +12,9 @@ def compare(
     algorithms: Annotated[
         str, typer.Option(help="erm,fish,arith(inner_steps=3),my_idea.py:MyIdea(strength=0.2) or all.")
     ],
-    targets: Annotated[str, typer.Option(help="Domains to hold out, one after the other: a,b or all.")] = "all",
+    targets: Annotated[
+        str, typer.Option(help="Domains to hold out, one after the other: a,b or all; a+b at once.")
+    ] = "all",
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
     preset: o.Preset = "quick",
     network: o.Network = None,

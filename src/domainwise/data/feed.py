@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from domainwise.data.arrays import Images
-from domainwise.data.augment import Augmentation, augmentation
+from domainwise.data.augment import Augmentation, Params, augmentation
 from domainwise.data.domains import Domain
 from domainwise.data.splits import Indices, seed_hash
 from domainwise.losses import Batch
@@ -85,11 +85,25 @@ class Inputs:
         compile: bool = False,
     ) -> None:
         self.recipe: Augmentation = augmentation(recipe, size, mean, std)
+        # For minibatches, which have one shape; the batches of an evaluation have many.
         self.apply = torch.compile(self.recipe.apply, dynamic=False) if compile else self.recipe.apply
         self.random = recipe != "none"
 
     def training(self, parts: Sequence[Part], chosen: Sequence[Tensor], generator: torch.Generator) -> Tensor:
         """The chosen images of several parts as one batch."""
+        return self._augmented(parts, chosen, generator, self.apply)
+
+    def validation(self, part: Part, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """Augmented as in training."""
+        return self._augmented([part], [rows], generator, self.recipe.apply)
+
+    def _augmented(
+        self,
+        parts: Sequence[Part],
+        chosen: Sequence[Tensor],
+        generator: torch.Generator,
+        apply: Callable[[Tensor, Params], Tensor],
+    ) -> Tensor:
         if not self.random:
             return self.recipe.plain(torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)]))
         shapes = torch.cat([part.shapes[rows] for part, rows in zip(parts, chosen, strict=True)])
@@ -97,7 +111,7 @@ class Inputs:
         if parts[0].domain.originals is not None:
             return self.recipe.ragged(_originals(parts, chosen), params).to(parts[0].device)
         images = torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)])
-        return self.apply(images, params.to(images.device))
+        return apply(images, params.to(images.device))
 
     def plain(self, part: Part, rows: Tensor) -> Tensor:
         return self.recipe.plain(part.evaluation[rows])
@@ -167,5 +181,5 @@ def batches(part: Part, inputs: Inputs, generator: torch.Generator | None = None
     """A part from start to end, to evaluate; with a generator the images are augmented as in training."""
     for start in range(0, len(part), EVALUATION_BATCH):
         rows = torch.arange(start, min(start + EVALUATION_BATCH, len(part)))
-        x = inputs.plain(part, rows) if generator is None else inputs.training([part], [rows], generator)
+        x = inputs.plain(part, rows) if generator is None else inputs.validation(part, rows, generator)
         yield x, part.labels[start : start + EVALUATION_BATCH]

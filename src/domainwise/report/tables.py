@@ -179,10 +179,13 @@ def frame(outcomes: Sequence[Outcome]) -> pd.DataFrame:
     import pandas as pd
 
     columns = ["id", "data", "algorithm", "targets", "seed", "status", "message", "step", "validation_accuracy"]
-    columns += ["target_accuracy", "last_target_accuracy", "seconds"]
+    columns += ["target_accuracy", "last_target_accuracy", *MEASURES, "seconds"]
     names = sorted({name for outcome in outcomes for name in outcome.trial.hyperparameters})
     ordered = sorted(outcomes, key=lambda one: (label(one.trial), one.trial.targets, one.trial.seed, one.trial.id))
     return pd.DataFrame([_flat(outcome) for outcome in ordered], columns=columns + [f"hyper.{name}" for name in names])
+
+
+MEASURES = ("balanced_accuracy", "macro_f1", "calibration_error", "worst_domain", "worst_accuracy")
 
 
 def _flat(outcome: Outcome) -> dict[str, object]:
@@ -200,6 +203,7 @@ def _flat(outcome: Outcome) -> dict[str, object]:
         "validation_accuracy": selected.get("validation"),
         "target_accuracy": selected.get("target"),
         "last_target_accuracy": last.get("target"),
+        **{name: selected.get("measures", {}).get(name) for name in MEASURES},
         "seconds": result.get("seconds"),
         **{f"hyper.{name}": value for name, value in trial.hyperparameters.items()},
     }

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy
@@ -14,8 +15,10 @@ import torch
 
 from domainwise._version import __version__
 from domainwise.capture import Fast
+from domainwise.counts import measures, worst
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.keeper import Keeper
 from domainwise.loop import Diverged, run
 from domainwise.records import Record, append, lean, publish
 from domainwise.select import selected, summary, validation
@@ -31,9 +34,10 @@ def execute(
     *,
     device: str = "cpu",
     fast: Fast = Fast(),  # noqa: B008  frozen
+    keep: bool = True,
     watch: Watch = lambda trial, event: None,
 ) -> dict[str, Any]:
-    """Run a trial and leave trial.json, records.jsonl, counts.json and result.json in its folder. Returns the result.
+    """Run a trial and leave its settings, records, result and, with ``keep``, its best model in its folder.
 
     ``watch`` hears {"step": 120} now and then, {"step": ..., "validation": ...} at every evaluation, and {"note": ...}.
     """
@@ -42,6 +46,7 @@ def execute(
     for name in ("result.json", "records.jsonl", "counts.json"):
         (folder / name).unlink(missing_ok=True)
     records: list[Record] = []
+    keeper = Keeper(trial, keep=keep)
     started, status, message, step = time.perf_counter(), "finished", "", trial.steps - 1
     try:
         for record in run(
@@ -49,6 +54,7 @@ def execute(
             data,
             device=device,
             fast=fast,
+            keeper=keeper,
             tick=lambda step: watch(trial, {"step": step}),
             say=lambda sentence: watch(trial, {"note": sentence}),
         ):
@@ -63,6 +69,7 @@ def execute(
     result = result_of(trial, status, message, step, records, time.perf_counter() - started, device)
     if status == "finished":
         publish(folder / "counts.json", counts_of(trial, records))
+        keeper.write(folder)
     publish(folder / "result.json", result)
     return result
 
@@ -100,8 +107,20 @@ def counts_of(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _numbers(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
-    return {"selected": summary(selected(records, trial), trial.targets, trial.test),
-            "last": summary(records[-1], trial.targets, trial.test)}  # fmt: skip
+    chosen = selected(records, trial)
+    return {
+        "selected": {**summary(chosen, trial.targets, trial.test), "measures": _measures(trial, chosen)},
+        "last": summary(records[-1], trial.targets, trial.test),
+    }
+
+
+def _measures(trial: Trial, record: Record) -> dict[str, Any]:
+    """Beside accuracy, on the main part of the targets; and the domain that does worst, a source by its hold-out."""
+    domains = record["domains"]
+    found = [measures(domains[name]["main"]) for name in trial.targets]
+    name, accuracy = worst({name: parts.get("main", parts["holdout"]) for name, parts in domains.items()})
+    means = {key: fmean(one[key] for one in found) for key in found[0] if key not in ("accuracy", "loss")}
+    return {**means, "worst_domain": name, "worst_accuracy": accuracy}
 
 
 def versions() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from domainwise.trial import Trial
 def plan(
     data: Domains,
     specs: Sequence[Spec],
-    targets: Sequence[str],
+    targets: Sequence[tuple[str, ...]],
     seeds: Sequence[int],
     settings: Settings,
     average: str = "none",
@@ -31,7 +32,7 @@ def plan(
         for target in targets:
             for spec in specs:
                 trial = Trial(
-                    targets=(data[target].name,),
+                    targets=target,
                     algorithm=spec.name,
                     hyperparameters=resolved(spec, settings),
                     source=spec.source,
@@ -95,9 +96,23 @@ def _known_somewhere(specs: Sequence[Spec], given: Mapping[str, Any]) -> None:
             raise InputError(f'none of {", ".join(spec.label for spec in specs)} has a hyperparameter "{name}"')
 
 
-def targets_of(data: Domains, text: str | Sequence[str]) -> list[str]:
-    """Targets as given: names, names separated by commas, or "all"."""
-    if text == "all":
-        return list(data.names)
-    names = [name.strip() for name in text.split(",")] if isinstance(text, str) else list(text)
-    return list(dict.fromkeys(data[name].name for name in names))
+def targets_of(data: Domains, text: str | Sequence[str]) -> list[tuple[str, ...]]:
+    """What to hold out, one after the other: names (also separated by commas), "a+b" for two at once, "all" for every
+    domain in turn, "pairs" for every domain and every two of them, as leave-one-domain-out selection needs."""
+    if text in ("all", "pairs"):
+        pairs = list(combinations(data.names, 2)) if text == "pairs" else []
+        found = [*((name,) for name in data.names), *pairs]
+    else:
+        words = text.split(",") if isinstance(text, str) else list(text)
+        found = [_together(data, word.strip()) for word in words]
+    for targets in found:
+        if len(targets) >= len(data):
+            raise InputError(f"holding out {' and '.join(targets)} of {data.name} leaves no domain to train on")
+    return list(dict.fromkeys(found))
+
+
+def _together(data: Domains, word: str) -> tuple[str, ...]:
+    if word in data.names:  # a domain may have a plus in its name
+        return (word,)
+    names = {data[name.strip()].name for name in word.split("+")}
+    return tuple(name for name in data.names if name in names)

@@ -1,0 +1,126 @@
+"""A trained model on disk: weights as safetensors, and a config.json that says how to use them. Never a pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from domainwise.algorithms import Algorithm, Spec
+from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
+from domainwise.errors import InputError
+from domainwise.network import Network, build
+from domainwise.records import publish
+from domainwise.trial import Trial
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Model:
+    """``predict`` gives the names of classes, ``probabilities`` one row per image."""
+
+    algorithm: Algorithm
+    config: Mapping[str, Any]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.config["classes"])
+
+    def predict(self, images: npt.ArrayLike | Tensor) -> list[str]:
+        """``images``: uint8 of shape (N, H, W, C) and any size, or one of them (H, W, C)."""
+        return [self.classes[i] for i in self.probabilities(images).argmax(1)]
+
+    def probabilities(self, images: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
+        array = torch.as_tensor(np.asarray(images))
+        array = array[None] if array.ndim == 3 else array
+        channels = self.config["channels"]
+        if array.dtype != torch.uint8 or array.ndim != 4 or array.shape[-1] != channels:
+            raise InputError(
+                f"the images must be uint8 of shape (N, H, W, {channels}), got {array.dtype} of {tuple(array.shape)}"
+            )
+        recipe = augmentation("none", self.config["input_size"], self.config["mean"], self.config["std"])
+        device = self.algorithm.device
+        rows = [
+            self.algorithm.predict(recipe.plain(array[i : i + BATCH].to(device))).softmax(1).cpu()
+            for i in range(0, len(array), BATCH)
+        ]
+        return torch.cat(rows).float().numpy()
+
+
+def load(folder: Path | str, *, device: str = "cpu", which: str = "best") -> Model:
+    """The model of a trial's folder; ``which`` is "best", or "best-average" where weights were averaged beside it."""
+    folder = Path(folder)
+    home = folder if (folder / CONFIG).is_file() else folder / which
+    if not (home / CONFIG).is_file():
+        raise InputError(f"{folder} has no saved model: give the folder of a trial that kept its {which} one")
+    config = json.loads((home / CONFIG).read_text(encoding="utf-8"))
+    trial = Trial.from_json(config["trial"])
+    algorithm = algorithm_of(trial)
+    net = network_of(trial, algorithm, config["channels"], len(config["classes"]), filled=False)
+    algorithm.setup(net.to(device), seed=trial.seed)  # some algorithms predict in their own way
+    algorithm.net.load_state_dict(read(home))
+    return Model(algorithm, config)
+
+
+def read(folder: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / WEIGHTS)
+
+
+def save(folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+    """Each file is whole or absent, whatever happens in between; config.json comes last and makes it a model."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / CONFIG).unlink(missing_ok=True)
+    temporary = folder / f".{WEIGHTS}.{os.getpid()}"
+    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
+    temporary.replace(folder / WEIGHTS)
+    publish(folder / CONFIG, dict(config))
+
+
+def fingerprint(weights: Mapping[str, Tensor]) -> str:
+    """Of an initialisation: models can only be averaged if they share it."""
+    digest = hashlib.sha256()
+    for name, tensor in weights.items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def algorithm_of(trial: Trial) -> Algorithm:
+    return Spec(trial.algorithm, trial.hyperparameters, trial.file).create()
+
+
+def network_of(trial: Trial, algorithm: Algorithm, channels: int, classes: int, *, filled: bool = True) -> Network:
+    """The network a trial starts from; not ``filled``, with random weights whatever the trial says."""
+    return build(
+        f"{trial.network_file}:{trial.network.rpartition(':')[2]}" if trial.network_file else trial.network,
+        (trial.input_size, trial.input_size, channels),
+        classes,
+        pretrained=filled and trial.weights == "pretrained",
+        weights=trial.weights_file if filled and trial.weights_file else None,
+        dropout=trial.dropout,
+        freeze_batch_norm=trial.freeze_batch_norm,
+        extra_channels=algorithm.extra_channels,
+    )
+
+
+def normalisation(net: Network, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean and the deviation of what the network was pretrained on; ImageNet's for colours, none for the rest."""
+    if channels != 3:
+        return (0.0,), (1.0,)
+    about = getattr(net.featurizer, "pretrained_cfg", {})
+    return tuple(about.get("mean", IMAGENET_MEAN)), tuple(about.get("std", IMAGENET_STD))

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from made_data import stripes
+
+import domainwise as dw
+from domainwise import InputError
+from domainwise.algorithms import parse
+from domainwise.records import read
+from domainwise.settings import resolve
+from domainwise.sweep.execute import execute
+from domainwise.sweep.plan import plan
+
+DATA = stripes()
+
+
+def trained(folder: Path, text: str = "arith", *, seed: int = 0, average: str = "none", **given: object) -> dict:
+    settings = resolve(given={"steps": 40, "evaluate_every": 5, **given})
+    (trial,) = plan(DATA, parse(text), [("c",)], [seed], settings, average)
+    return execute(trial, DATA, folder)
+
+
+def accuracy(model: dw.Model, rows: np.ndarray) -> float:
+    domain = DATA["c"]
+    names = [DATA.classes[i] for i in domain.labels[rows]]
+    return float(np.mean(np.array(model.predict(domain.images[rows])) == names))
+
+
+@pytest.mark.parametrize("text", ["arith", "arm"])
+def test_the_saved_model_is_the_selected_one(tmp_path: Path, text: str) -> None:
+    result = trained(tmp_path, text)
+    model = dw.load(tmp_path)
+    from domainwise.data.splits import split
+
+    main, _ = split(30, 0.2, 0, 2)
+    assert accuracy(model, main) == pytest.approx(result["selected"]["target"])
+    assert model.config["step"] == result["selected"]["step"]
+    assert model.classes == ("low", "high")
+
+
+def test_the_averaged_model_is_saved_like_any_other(tmp_path: Path) -> None:
+    result = trained(tmp_path, average="ma(start=5)")
+    from domainwise.data.splits import split
+
+    main, _ = split(30, 0.2, 0, 2)
+    numbers = result["averages"]["ma(start=5)"]["selected"]
+    assert accuracy(dw.load(tmp_path, which="best-average"), main) == pytest.approx(numbers["target"])
+
+
+def test_a_model_answers_with_names_and_probabilities_for_images_of_any_size(tmp_path: Path) -> None:
+    trained(tmp_path)
+    model = dw.load(tmp_path)
+    one = np.zeros((20, 30, 1), np.uint8)
+    assert model.predict(one)[0] in ("low", "high")
+    rows = model.probabilities(DATA["a"].images)
+    assert rows.shape == (30, 2)
+    assert np.allclose(rows.sum(1), 1)
+    with pytest.raises(InputError, match="must be uint8 of shape"):
+        model.predict(np.zeros((2, 8, 8, 3), np.uint8))
+    with pytest.raises(InputError, match="must be uint8"):
+        model.predict(np.zeros((2, 8, 8, 1)))
+
+
+def test_what_is_saved_can_run_no_code(tmp_path: Path) -> None:
+    trained(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "best").iterdir()) == ["config.json", "model.safetensors"]
+    json.loads((tmp_path / "best" / "config.json").read_text())
+
+
+def test_a_folder_without_a_model_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no saved model"):
+        dw.load(tmp_path)
+
+
+def test_runs_that_share_an_initialisation_are_averaged(tmp_path: Path) -> None:
+    for i, lr in enumerate((1e-3, 2e-3, 5e-4)):
+        trained(tmp_path / str(i), lr=lr)
+    folders = [tmp_path / str(i) for i in range(3)]
+    uniform = dw.average_runs(folders)
+    states = [dw.load(folder).algorithm.net.state_dict() for folder in folders]
+    for name, value in uniform.algorithm.net.state_dict().items():
+        torch.testing.assert_close(value, torch.stack([state[name] for state in states]).mean(0))
+    best = dw.average_runs(folders, DATA)
+    assert accuracy(best, np.arange(30)) > 0.6
+
+
+def test_runs_from_other_weights_or_data_are_refused(tmp_path: Path) -> None:
+    trained(tmp_path / "0")
+    trained(tmp_path / "1", seed=1)
+    with pytest.raises(InputError, match="initial"):
+        dw.average_runs([tmp_path / "0", tmp_path / "1"])
+    with pytest.raises(InputError, match="other data"):
+        dw.average_runs([tmp_path / "0"], stripes(size=40))
+    with pytest.raises(InputError, match="no models to average"):
+        dw.average_runs([])
+
+
+def test_measures_beside_accuracy_are_in_the_result(tmp_path: Path) -> None:
+    result = trained(tmp_path)
+    measures = result["selected"]["measures"]
+    assert set(measures) == {"balanced_accuracy", "macro_f1", "calibration_error", "worst_domain", "worst_accuracy"}
+    record = next(r for r in read(tmp_path / "records.jsonl") if r["step"] == result["selected"]["step"])
+    accuracies = {name: parts.get("main", parts["holdout"])["accuracy"] for name, parts in record["domains"].items()}
+    assert measures["worst_accuracy"] == min(accuracies.values())
