@@ -105,7 +105,7 @@ def _parts(setup: Setup) -> list[Part]:
         Domain(str(i), random.randint(0, 256, shape).astype(np.uint8), random.randint(0, setup.classes, n))
         for i in range(setup.domains)
     ]
-    return [Part(domain, np.arange(n), setup.device) for domain in made]
+    return [Part(domain, np.arange(n), setup.device, on_host=setup.device == "cpu") for domain in made]
 
 
 def _ms(call: Callable[[], Any], setup: Setup) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ from domainwise.folding import fold
 from domainwise.network import Network
 
 WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
+
+# Held while a network is made, compiled or captured, so that trials in several threads do not do it all at once: they
+# share one generator, one compiler and one device.
+ONE_AT_A_TIME = threading.RLock()
 
 Update = Callable[[Sequence[Any]], dict[str, Tensor]]
 Say = Callable[[str], None]
@@ -99,11 +104,13 @@ class Captured:
         situation = (id(self.algorithm.optimizer), *(tensor.shape for tensor in given))
         if situation != self.situation:
             self.situation, self.warm, self.graph = situation, 0, None
-        if not self.given_up and self.warm == WARM_UP and self.graph is None:
-            self._capture(given, structure)
         if self.graph is None:
-            self.warm = min(self.warm + 1, WARM_UP)
-            return self._aside(batches)
+            with ONE_AT_A_TIME:
+                if not self.given_up and self.warm == WARM_UP:
+                    self._capture(given, structure)
+                if self.graph is None:
+                    self.warm = min(self.warm + 1, WARM_UP)
+                    return self._aside(batches)
         torch._foreach_copy_(self.slots, given, non_blocking=True)
         self.graph.replay()
         return dict(zip(self.names, self.row.clone(), strict=True))
@@ -121,7 +128,7 @@ class Captured:
         self.slots = [tensor.clone(memory_format=torch.preserve_format) for tensor in given]
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 metrics = self.algorithm.step(tree_unflatten(self.slots, structure))
                 self.names, self.row = list(metrics), torch.stack([value.float() for value in metrics.values()])
         except RuntimeError as error:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import averager, swapped_in
-from domainwise.capture import Fast, arithmetic_units, prepare, updater
+from domainwise.capture import ONE_AT_A_TIME, Fast, arithmetic_units, prepare, updater
 from domainwise.data.domains import Domain, Domains
-from domainwise.data.feed import Feed, Inputs, Part
+from domainwise.data.feed import Feed, Inputs, Part, has_room
 from domainwise.data.splits import seed_hash, split
 from domainwise.errors import InputError
 from domainwise.evaluate import evaluate
@@ -52,15 +52,19 @@ def run(
     Raises :class:`Diverged` where a loss is not finite.
     """
     sources = [domain.name for domain in data if domain.name not in trial.targets]
-    parts: Parts = {domain.name: dealt(trial, domain, i, device) for i, domain in enumerate(data)}
+    on_host = not has_room(data, device)
+    if on_host and device != "cpu":
+        say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
+    parts: Parts = {domain.name: dealt(trial, domain, i, device, on_host) for i, domain in enumerate(data)}
     # Dropout draws from the global generator; the caller's own stays as it was.
     with torch.random.fork_rng(devices=[device] if device != "cpu" else []), arithmetic_units(trial.precision):
         algorithm = algorithm_of(trial)
-        torch.manual_seed(seed_hash(trial.seed, "init"))
-        net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(device)
-        shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
-        prepare(net, shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
-        update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
+        with ONE_AT_A_TIME:
+            torch.manual_seed(seed_hash(trial.seed, "init"))
+            net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(device)
+            shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
+            prepare(net, shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
+            update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
         compiled = fast.compile and device != "cpu"
         inputs = Inputs(trial.augment, trial.input_size, *normalisation(net, data.shape[-1]), compile=compiled)
         feed = Feed(
@@ -106,7 +110,7 @@ def run(
             yield record
 
 
-def dealt(trial: Trial, domain: Domain, position: int, device: str) -> tuple[Part, Part]:
+def dealt(trial: Trial, domain: Domain, position: int, device: str = "cpu", on_host: bool = True) -> tuple[Part, Part]:
     main, holdout = split(len(domain), trial.holdout, trial.seed, position, domain.groups, domain.fixed)
     if domain.groups is not None and len(set(domain.groups.tolist())) == 1:
         raise InputError(
@@ -117,7 +121,7 @@ def dealt(trial: Trial, domain: Domain, position: int, device: str) -> tuple[Par
             f'domain "{domain.name}" has {len(domain)} images, too few to hold out {trial.holdout:.0%} of them: '
             f"it takes at least {math.ceil(1 / trial.holdout)}"
         )
-    return Part(domain, main, device), Part(domain, holdout, device)
+    return Part(domain, main, device, on_host), Part(domain, holdout, device, on_host)
 
 
 class Examiner:

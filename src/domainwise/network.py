@@ -63,6 +63,13 @@ class Network(nn.Module):
         return self
 
 
+class PoolTo(nn.AdaptiveAvgPool2d):
+    """Passes on what is of the right size already, which the pooling would go through pixel by pixel on a CPU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.shape[-2:] == (self.output_size, self.output_size) else super().forward(x)
+
+
 def small_cnn(channels: int, classes: int, width: int = 16) -> Network:
     """Two convolutions with group-norm, for small images and machines without a GPU. Not pretrained."""
     featurizer = nn.Sequential(
@@ -72,7 +79,7 @@ def small_cnn(channels: int, classes: int, width: int = 16) -> Network:
         nn.Conv2d(width, 2 * width, 3, stride=2, padding=1),
         nn.GroupNorm(4, 2 * width),
         nn.ReLU(),
-        nn.AdaptiveAvgPool2d(4),
+        PoolTo(4),
         nn.Flatten(),
     )
     return Network(featurizer, nn.Linear(2 * width * 16, classes))

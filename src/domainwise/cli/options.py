@@ -63,7 +63,8 @@ NoCompile = Annotated[bool, typer.Option("--no-compile", help="On a GPU: do not 
 NoCapture = Annotated[bool, typer.Option("--no-capture", help="On a GPU: do not record updates in a CUDA graph.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of each process; 1 for a small network.")]
 Processes = Annotated[
-    int | None, typer.Option(min=1, help="Processes side by side; as many as fit the cores, one on a GPU.")
+    int | None,
+    typer.Option(min=1, help="Trials side by side: processes on a CPU (as many as fit the cores), streams on a GPU."),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only the result.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and stop.")]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from domainwise.data.arrays import Images
 from domainwise.data.augment import Augmentation, Params, augmentation
-from domainwise.data.domains import Domain
+from domainwise.data.domains import Domain, Domains
 from domainwise.data.splits import Indices, seed_hash
 from domainwise.losses import Batch
 
@@ -21,17 +21,27 @@ EVALUATION_BATCH = 256
 
 
 class Rows:
-    """Some rows of an array: on a GPU they are there, on the host they are looked up where they lie."""
+    """Some rows of an array: on a GPU they are there if it has room; otherwise they are looked up where they lie."""
 
-    def __init__(self, array: Images, rows: Indices, device: str) -> None:
-        on_host = torch.device(device).type == "cpu"
+    def __init__(self, array: Images, rows: Indices, device: str, on_host: bool) -> None:
+        self.device = device
         self.rows = torch.from_numpy(rows) if on_host else None
         self.array = torch.from_numpy(array) if on_host else torch.from_numpy(array[rows]).to(device)
 
     def __getitem__(self, chosen: Tensor) -> Tensor:
-        if self.rows is not None:
-            return self.array[self.rows[chosen]]
-        return self.array[chosen.to(self.array.device, non_blocking=True)]
+        if self.rows is None:
+            return self.array[chosen.to(self.array.device, non_blocking=True)]
+        found = self.array[self.rows[chosen]]
+        # The host runs ahead of the device, so that this copy happens during the update before.
+        return found if self.device == "cpu" else found.pin_memory().to(self.device, non_blocking=True)
+
+
+def has_room(data: Domains, device: str, share: float = 0.6) -> bool:
+    """Whether all images fit into a share of the memory that a GPU has free; a host has them where they lie."""
+    if torch.device(device).type == "cpu":
+        return False
+    free, _ = torch.cuda.mem_get_info(device)
+    return sum(d.images.nbytes + (0 if d.evaluation is None else d.evaluation.nbytes) for d in data) < share * free
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +51,7 @@ class Part:
     domain: Domain
     rows: Indices
     device: str
+    on_host: bool = True  # keep images on the host
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -51,12 +62,12 @@ class Part:
 
     @cached_property
     def images(self) -> Rows:
-        return Rows(self.domain.images, self.rows, self.device)
+        return Rows(self.domain.images, self.rows, self.device, self.on_host)
 
     @cached_property
     def evaluation(self) -> Rows:
         whole = self.domain.evaluation
-        return self.images if whole is None else Rows(whole, self.rows, self.device)
+        return self.images if whole is None else Rows(whole, self.rows, self.device, self.on_host)
 
     @cached_property
     def shapes(self) -> Tensor:

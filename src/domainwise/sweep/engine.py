@@ -22,6 +22,7 @@ from domainwise.capture import Fast
 from domainwise.data.domains import Domains
 from domainwise.records import publish
 from domainwise.sweep.execute import Watch, execute, result_of
+from domainwise.sweep.pack import run_packed
 from domainwise.trial import Trial
 
 ATTEMPTS = 2  # a process that was killed in the middle of a trial does not tell whether the trial is to blame
@@ -29,7 +30,10 @@ ATTEMPTS = 2  # a process that was killed in the middle of a trial does not tell
 
 @dataclass(frozen=True)
 class Engine:
-    """How trials are run. Threads are per process, and 1 gives the same numbers whatever else is going on."""
+    """How trials are run: one by one, in processes on a CPU, or side by side in one process on a GPU.
+
+    Threads are per process, and 1 gives the same numbers whatever else is going on.
+    """
 
     processes: int = 1
     threads: int = 1
@@ -40,6 +44,8 @@ class Engine:
         """Run all of them, each into ``folder/trials/<id>``; at the end of each ``watch`` hears {"result": ...}."""
         if self.processes == 1 or len(trials) < 2:
             self._here(trials, data, folder, watch)
+        elif self.device != "cpu":
+            run_packed(trials, data, folder, at_once=self.processes, device=self.device, fast=self.fast, watch=watch)
         else:
             self._in_processes(trials, data, folder, watch)
 
