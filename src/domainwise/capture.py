@@ -18,8 +18,9 @@ from domainwise.network import Network
 
 WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
 
-# Held while a network is made, compiled or captured, so that trials in several threads do not do it all at once: they
-# share one generator, one compiler and one device.
+# Held while a network is made and whenever work is handed to the device, so that trials in several threads take turns:
+# they share one generator and one compiler, and a capture must not see the work of others. Waiting for the device is
+# done without it.
 ONE_AT_A_TIME = threading.RLock()
 
 Update = Callable[[Sequence[Any]], dict[str, Tensor]]
@@ -90,6 +91,7 @@ class Captured:
         self.warm = 0
         self.graph: torch.cuda.CUDAGraph | None = None
         self.given_up = False
+        self.aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # of its own: there are only 32 to share
 
     def __call__(self, batches: Sequence[Any]) -> dict[str, Tensor]:
         order = self.algorithm.begin(batches)
@@ -104,31 +106,28 @@ class Captured:
         situation = (id(self.algorithm.optimizer), *(tensor.shape for tensor in given))
         if situation != self.situation:
             self.situation, self.warm, self.graph = situation, 0, None
+        if not self.given_up and self.warm == WARM_UP and self.graph is None:
+            self._capture(given, structure)
         if self.graph is None:
-            with ONE_AT_A_TIME:
-                if not self.given_up and self.warm == WARM_UP:
-                    self._capture(given, structure)
-                if self.graph is None:
-                    self.warm = min(self.warm + 1, WARM_UP)
-                    return self._aside(batches)
+            self.warm = min(self.warm + 1, WARM_UP)
+            return self._aside(batches)
         torch._foreach_copy_(self.slots, given, non_blocking=True)
         self.graph.replay()
         return dict(zip(self.names, self.row.clone(), strict=True))
 
     def _aside(self, batches: Sequence[Any]) -> dict[str, Tensor]:
         """On another stream, as a capture wants of what comes before it."""
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        self.aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.aside):
             metrics = self.algorithm.step(batches)
-        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.current_stream().wait_stream(self.aside)
         return metrics
 
     def _capture(self, given: list[Tensor], structure: Any) -> None:
         self.slots = [tensor.clone(memory_format=torch.preserve_format) for tensor in given]
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, stream=self.aside, capture_error_mode="thread_local"):
                 metrics = self.algorithm.step(tree_unflatten(self.slots, structure))
                 self.names, self.row = list(metrics), torch.stack([value.float() for value in metrics.values()])
         except RuntimeError as error:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from domainwise.algorithms import Algorithm
+from domainwise.capture import ONE_AT_A_TIME
 from domainwise.counts import BINS
 from domainwise.data.feed import EVALUATION_BATCH, Inputs, Part, batches
 
@@ -22,10 +23,11 @@ def evaluate(
     end: waiting for it after every batch would leave it idle.
     """
     sums: dict[str, Tensor] = {}
-    for x, y in batches(part, inputs, generator):
-        logits = _answers(algorithm, x).float()
-        found = {**_totals(logits, y), **(_counts(logits, y) if counts else {})}
-        sums = {name: sums[name] + value if sums else value for name, value in found.items()}
+    with ONE_AT_A_TIME:
+        for x, y in batches(part, inputs, generator):
+            logits = _answers(algorithm, x).float()
+            found = {**_totals(logits, y), **(_counts(logits, y) if counts else {})}
+            sums = {name: sums[name] + value if sums else value for name, value in found.items()}
     return _named(_fetched(sums), len(part))
 
 

@@ -83,7 +83,8 @@ def run(
 
         started, losses = time.perf_counter(), Losses(trial, sources)
         for step in range(trial.steps):
-            losses.keep(step, update(feed.draw(algorithm.fresh)))
+            with ONE_AT_A_TIME:  # to hand work to the device; it is waited for outside
+                losses.keep(step, update(feed.draw(algorithm.fresh)))
             if average is not None:
                 average.update(params, step)
             last = step == trial.steps - 1
