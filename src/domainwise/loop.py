@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from statistics import fmean
 
 import torch
@@ -57,7 +58,7 @@ def run(
         say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
     parts: Parts = {domain.name: dealt(trial, domain, i, device, on_host) for i, domain in enumerate(data)}
     # Dropout draws from the global generator; the caller's own stays as it was.
-    with torch.random.fork_rng(devices=[device] if device != "cpu" else []), arithmetic_units(trial.precision):
+    with generators_kept(device), arithmetic_units(trial.precision):
         algorithm = algorithm_of(trial)
         with ONE_AT_A_TIME:
             torch.manual_seed(seed_hash(trial.seed, "init"))
@@ -79,7 +80,8 @@ def run(
         keeper = keeper or Keeper(trial)
         keeper.starts(algorithm, data, inputs)
         average, params = averager(trial.average), list(algorithm.net.parameters())
-        torch.manual_seed(seed_hash(trial.seed, "dropout"))
+        with ONE_AT_A_TIME:
+            torch.manual_seed(seed_hash(trial.seed, "dropout"))
 
         started, losses = time.perf_counter(), Losses(trial, sources)
         for step in range(trial.steps):
@@ -109,6 +111,19 @@ def run(
                         record["average"] = examiner.examine("average")
                         keeper.look("average", {**record, "domains": record["average"]}, last)
             yield record
+
+
+@contextmanager
+def generators_kept(device: str) -> Iterator[None]:
+    """The caller's global generators are afterwards as they were."""
+    forked = torch.random.fork_rng(devices=[device] if device != "cpu" else [])
+    with ONE_AT_A_TIME:
+        forked.__enter__()
+    try:
+        yield
+    finally:
+        with ONE_AT_A_TIME:
+            forked.__exit__(None, None, None)
 
 
 def dealt(trial: Trial, domain: Domain, position: int, device: str = "cpu", on_host: bool = True) -> tuple[Part, Part]:
