@@ -1,34 +1,46 @@
-"""Keeps the best model of a run as selection sees it, in memory until the run ends well."""
+"""Keeps models of a run: the best as selection sees it, those of every evaluation, or some spread over training."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm
 from domainwise.data.domains import Domains
 from domainwise.data.feed import Inputs
+from domainwise.errors import InputError
 from domainwise.model import fingerprint, save
 from domainwise.records import Record
 from domainwise.select import pooled_validation, validation
 from domainwise.trial import Trial
 
 FOLDERS = {"model": "best", "average": "best-average"}
+Keep = Literal["best", "none", "all"]
 
 
 class Keeper:
-    """``keep`` says whether to copy weights at all; without it this only watches."""
+    """The best model stays in memory until the run ends well; all others are written into the folder at once.
 
-    def __init__(self, trial: Trial, *, keep: bool = False) -> None:
-        self.trial, self.keep = trial, keep
+    Args:
+        keep: "best", "none", or "all" for the model of every evaluation too, in ``models/<step>`` and, averaged, in
+            ``models-average/<step>``. True means "best", False "none".
+        snapshots: how many models to keep in ``snapshots/<step>``, spread evenly; the last is the final one.
+        folder: the trial's, for what is written at once.
+    """
+
+    def __init__(
+        self, trial: Trial, *, keep: Keep | bool = "none", snapshots: int = 0, folder: Path | None = None
+    ) -> None:
+        self.trial, self.keep, self.folder = trial, checked(keep), folder
+        self.snapshots = spread(snapshots, trial.steps)
         self.values: dict[str, float] = {}
         self.kept: dict[str, tuple[int, dict[str, Tensor]]] = {}
 
     def starts(self, algorithm: Algorithm, data: Domains, inputs: Inputs) -> None:
         self.algorithm = algorithm
-        if self.keep:
+        if self.keep != "none" or self.snapshots:
             self.about: dict[str, Any] = {
                 "trial": self.trial.to_json(),
                 "classes": data.classes,
@@ -39,23 +51,61 @@ class Keeper:
                 "init": fingerprint(algorithm.net.state_dict()),
             }
 
+    def after(self, step: int) -> None:
+        """See the model as an update has left it."""
+        if step in self.snapshots:
+            self._write(f"snapshots/{step}", self._weights(), {"step": step, "validation": None, "which": "model"})
+
     def look(self, which: str, record: Record, last: bool) -> None:
         """At the model as it is now, whose evaluation is in the record."""
-        if not self.keep or not (last or record["step"] % self.trial.select_every == 0):
+        if self.keep == "none":
             return
         value = self._value(record)
+        if self.keep == "all":
+            home = "models" if which == "model" else f"models-{which}"
+            config = {"step": record["step"], "validation": value, "which": which}
+            self._write(f"{home}/{record['step']}", self._weights(), config)
+        if not (last or record["step"] % self.trial.select_every == 0):
+            return
         if which not in self.values or value > self.values[which]:  # the first of equals, as in selection
             self.values[which] = value
-            weights = {name: tensor.detach().cpu().clone() for name, tensor in self.algorithm.net.state_dict().items()}
-            self.kept[which] = record["step"], weights
+            self.kept[which] = record["step"], self._weights()
 
     def write(self, folder: Path) -> None:
         for which, (step, weights) in self.kept.items():
             config = {**self.about, "step": step, "validation": self.values[which], "which": which}
             save(folder / FOLDERS[which], weights, config)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"values": dict(self.values), "kept": dict(self.kept)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.values, self.kept = dict(state["values"]), dict(state["kept"])
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().cpu().clone() for name, tensor in self.algorithm.net.state_dict().items()}
+
+    def _write(self, place: str, weights: dict[str, Tensor], config: dict[str, Any]) -> None:
+        assert self.folder is not None
+        save(self.folder / place, weights, {**self.about, **config})
+
     def _value(self, record: Record) -> float:
         if self.trial.selection in ("last", "oracle"):
             return float(record["step"])
         measure = pooled_validation if self.trial.selection == "pooled" else validation
         return measure(record, self.trial.targets)
+
+
+def checked(keep: Keep | bool) -> Keep:
+    if isinstance(keep, bool):
+        return "best" if keep else "none"
+    if keep not in ("best", "none", "all"):
+        raise InputError(f'keep must be "best", "none" or "all", got {keep!r}')
+    return keep
+
+
+def spread(count: int, steps: int) -> frozenset[int]:
+    """``count`` steps at equal distances, the last of which is the last."""
+    if count < 0:
+        raise InputError(f"snapshots says how many models to keep, so 0 or more, got {count}")
+    return frozenset(max(0, round(k * steps / count) - 1) for k in range(1, count + 1))

@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import averager, swapped_in
-from domainwise.capture import ONE_AT_A_TIME, Fast, arithmetic_units, prepare, updater
+from domainwise.capture import ONE_AT_A_TIME, Captured, Fast, arithmetic_units, prepare, updater
+from domainwise.checkpoint import Checkpoints, Stateful
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.feed import Feed, Inputs, Part, has_room
 from domainwise.data.splits import seed_hash, split
@@ -45,11 +47,13 @@ def run(
     fast: Fast = Fast(),  # noqa: B008  frozen
     tick: Callable[[int], None] = lambda step: None,
     keeper: Keeper | None = None,
+    checkpoints: Checkpoints | None = None,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[Record]:
     """Train on every domain but the targets, and yield a record at every evaluation.
 
-    ``tick`` hears the number of updates made so far, now and then; ``keeper`` sees the model at every evaluation.
+    ``tick`` hears the number of updates made so far, now and then; ``keeper`` sees the model at every evaluation;
+    ``checkpoints`` says where to go on from and saves what is needed for that, after a record has been taken.
     Raises :class:`Diverged` where a loss is not finite.
     """
     sources = [domain.name for domain in data if domain.name not in trial.targets]
@@ -80,37 +84,55 @@ def run(
         keeper = keeper or Keeper(trial)
         keeper.starts(algorithm, data, inputs)
         average, params = averager(trial.average), list(algorithm.net.parameters())
+        losses = Losses(trial, sources)
         with ONE_AT_A_TIME:
             torch.manual_seed(seed_hash(trial.seed, "dropout"))
 
-        started, losses = time.perf_counter(), Losses(trial, sources)
-        for step in range(trial.steps):
+        stateful: dict[str, Stateful] = {
+            "algorithm": algorithm,
+            "feed": feed,
+            "examiner": examiner,
+            "losses": losses,
+            "keeper": keeper,
+            "generators": GlobalGenerators(device),
+            **({} if average is None else {"average": average}),
+        }
+        checkpoints = checkpoints or Checkpoints()
+        first = checkpoints.restore(stateful)
+        if isinstance(update, Captured):
+            update.forget()
+
+        started = time.perf_counter() - checkpoints.seconds
+        for step in range(first, trial.steps):
             with ONE_AT_A_TIME:  # to hand work to the device; it is waited for outside
                 losses.keep(step, update(feed.draw(algorithm.fresh)))
             if average is not None:
                 average.update(params, step)
+            keeper.after(step)
             last = step == trial.steps - 1
             evaluating = step % trial.evaluate_every == 0 or last
             if evaluating or (step + 1) % LOG_EVERY == 0:
                 losses.look()
                 tick(step + 1)
-            if not evaluating:
-                continue
-            record = {
-                "step": step,
-                "seconds": time.perf_counter() - started,
-                "loss": losses.mean(),
-                "domains": examiner.examine(),
-            }
-            keeper.look("model", record, last)
-            if average is not None:
-                average.evaluated(step, examiner.validation_loss(record))
-                # What a loss valley averages is known at its end; the others are models like any other, all along.
-                if (last or not hasattr(average, "converged_at")) and (averaged := average.weights()) is not None:
-                    with swapped_in(params, averaged):
-                        record["average"] = examiner.examine("average")
-                        keeper.look("average", {**record, "domains": record["average"]}, last)
-            yield record
+            if evaluating:
+                record = {
+                    "step": step,
+                    "seconds": time.perf_counter() - started,
+                    "loss": losses.mean(),
+                    "domains": examiner.examine(),
+                }
+                keeper.look("model", record, last)
+                if average is not None:
+                    average.evaluated(step, examiner.validation_loss(record))
+                    # What a loss valley averages is known at its end; the others are models like any other, all along.
+                    if (last or not hasattr(average, "converged_at")) and (averaged := average.weights()) is not None:
+                        with swapped_in(params, averaged):
+                            record["average"] = examiner.examine("average")
+                            keeper.look("average", {**record, "domains": record["average"]}, last)
+                yield record
+            if not last and checkpoints.due(evaluating):
+                losses.look()
+                checkpoints.save(time.perf_counter() - started)
 
 
 @contextmanager
@@ -124,6 +146,22 @@ def generators_kept(device: str) -> Iterator[None]:
     finally:
         with ONE_AT_A_TIME:
             forked.__exit__(None, None, None)
+
+
+class GlobalGenerators:
+    """Torch's own, which dropout draws from."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def state_dict(self) -> dict[str, Any]:
+        on_gpu = self.device != "cpu"
+        return {"cpu": torch.get_rng_state(), "gpu": torch.cuda.get_rng_state(self.device) if on_gpu else None}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        torch.set_rng_state(state["cpu"])
+        if self.device != "cpu" and state["gpu"] is not None:
+            torch.cuda.set_rng_state(state["gpu"], self.device)
 
 
 def dealt(trial: Trial, domain: Domain, position: int, device: str = "cpu", on_host: bool = True) -> tuple[Part, Part]:
@@ -163,6 +201,13 @@ class Examiner:
     def _part(self, part: Part, generator: torch.Generator | None = None) -> dict[str, object]:
         return evaluate(self.algorithm, part, self.inputs, generator, counts=True)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {name: generator.get_state() for name, generator in self.generators.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, generator in self.generators.items():
+            generator.set_state(state[name])
+
     def validation_loss(self, record: Record) -> float:
         return fmean(
             parts["holdout"]["loss"] for name, parts in record["domains"].items() if name not in self.trial.targets
@@ -181,6 +226,8 @@ class Losses:
         self.waiting.append((step, metrics))
 
     def look(self) -> None:
+        if not self.waiting:
+            return
         names = list(self.waiting[0][1])
         table = torch.stack([torch.stack([metrics[name] for name in names]) for _, metrics in self.waiting]).tolist()
         for (step, _), row in zip(self.waiting, table, strict=True):
@@ -195,6 +242,13 @@ class Losses:
         mean = fmean(self.seen)
         self.seen.clear()
         return mean
+
+    def state_dict(self) -> dict[str, Any]:
+        """After a look: those that wait are not in it."""
+        return {"seen": list(self.seen)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seen = list(state["seen"])
 
     def _sentence(self, step: int, bad: list[str]) -> str:
         algorithm = algorithm_of(self.trial)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,34 @@ Record = dict[str, Any]
 def append(path: Path, record: Record) -> None:
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(finite(record), allow_nan=False) + "\n")
+
+
+class Journal:
+    """The records of a trial as they come: lean ones to stay, and whole ones for as long as the trial runs."""
+
+    LEAN, WHOLE = "records.jsonl", "evaluations.jsonl"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.records: list[Record] = []
+
+    def begin(self, *, again: bool) -> None:
+        """From the start, or ``again`` where the files end."""
+        if again and (self.folder / self.WHOLE).exists():
+            lines = (self.folder / self.WHOLE).read_text(encoding="utf-8").splitlines()
+            self.records = [json.loads(line) for line in lines]
+        else:
+            for name in (self.LEAN, self.WHOLE):
+                (self.folder / name).unlink(missing_ok=True)
+
+    def add(self, record: Record) -> None:
+        with (self.folder / self.WHOLE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")  # read by us alone: what is not finite comes back as it was
+        append(self.folder / self.LEAN, lean(record))
+        self.records.append(record)
+
+    def close(self) -> None:
+        (self.folder / self.WHOLE).unlink(missing_ok=True)
 
 
 COUNTS = ("confusion", "calibration")
@@ -49,9 +78,32 @@ def read(path: Path) -> Iterator[Record]:
 
 def publish(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file so that it is either whole or absent, whatever happens in between."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(finite(content), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    _written_beside(path, content).replace(path)
+
+
+def publish_once(path: Path, content: dict[str, Any]) -> bool:
+    """The same, but a file that is there already stays; returns whether it was not."""
+    temporary = _written_beside(path, content)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        if path.exists():
+            return False
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def _written_beside(path: Path, content: dict[str, Any]) -> Path:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return temporary
 
 
 def finite(value: Any) -> Any:

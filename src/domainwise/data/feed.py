@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -172,6 +173,17 @@ class Feed:
         )
         batches = list(zip(torch.split(x, self.batch), torch.split(y, self.batch), strict=True))
         return batches if times == 1 else [batches[i : i + times] for i in range(0, len(batches), times)]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "sampling": [generator.get_state() for generator in self.sampling],
+            "augmenting": self.augmenting.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for generator, saved in zip(self.sampling, state["sampling"], strict=True):
+            generator.set_state(saved)
+        self.augmenting.set_state(state["augmenting"])
 
     def _choose(self, i: int) -> list[tuple[int, Tensor]]:
         """Pairs of a domain and rows of it, together one minibatch."""

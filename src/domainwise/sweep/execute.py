@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import platform
+import errno
+import json
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy
 import torch
 
-from domainwise._version import __version__
 from domainwise.capture import Fast
+from domainwise.checkpoint import Stopped, listening, remove, saved
 from domainwise.counts import measures, worst
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.keeper import Keeper
+from domainwise.keeper import Keep, Keeper
 from domainwise.loop import Diverged, run
-from domainwise.records import Record, append, lean, publish
+from domainwise.records import Journal, Record, publish, publish_once
 from domainwise.select import selected, summary, validation
+from domainwise.sweep.resuming import checkpoints_of, versions
 from domainwise.trial import Trial
 
 Watch = Callable[[Trial, dict[str, Any]], None]
+
+# A disk that is full or cannot be written to, and a `watch` that nobody listens to: the trial can go on later.
+NOT_THE_TRIALS_FAULT = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EPIPE}
 
 
 def execute(
@@ -34,44 +39,119 @@ def execute(
     *,
     device: str = "cpu",
     fast: Fast = Fast(),  # noqa: B008  frozen
-    keep: bool = True,
+    keep: Keep | bool = "best",
+    snapshots: int = 0,
+    checkpoint_every: int | None = None,
     watch: Watch = lambda trial, event: None,
 ) -> dict[str, Any]:
-    """Run a trial and leave its settings, records, result and, with ``keep``, its best model in its folder.
+    """Run a trial and leave its settings, records, result and the models that are to be kept in its folder.
 
-    ``watch`` hears {"step": 120} now and then, {"step": ..., "validation": ...} at every evaluation, and {"note": ...}.
+    What was begun there and not ended goes on from its checkpoint. What has ended is not repeated, unless it failed or
+    lacks the average that is asked for. ``watch`` hears {"step": 120} now and then, {"step": ..., "validation": ...} at
+    every evaluation, and {"note": ...}. See :class:`~domainwise.keeper.Keeper` for ``keep`` and ``snapshots``;
+    ``checkpoint_every`` so many updates, None is now and then.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    publish(folder / "trial.json", trial.to_json())
-    for name in ("result.json", "records.jsonl", "counts.json"):
-        (folder / name).unlink(missing_ok=True)
-    records: list[Record] = []
-    keeper = Keeper(trial, keep=keep)
-    started, status, message, step = time.perf_counter(), "finished", "", trial.steps - 1
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        ended = _ended(trial, folder)
+        if ended is not None:
+            return ended
+        publish(folder / "trial.json", trial.to_json())
+        keeper = Keeper(trial, keep=keep, snapshots=snapshots, folder=folder)
+        attempt = Attempt(trial, folder, device, keeper, checkpoint_every, watch)
+        return attempt.ended(attempt.train(data, fast))
+    except BrokenPipeError:  # nobody listens to `watch` any more
+        raise
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {folder}: {error.strerror or error}. What was saved there stays: when it can be written "
+            "to again, the same command goes on from it"
+        ) from error
+
+
+class Ending(NamedTuple):
+    status: str
+    message: str
+    step: int  # the last one made
+
+
+class Attempt:
+    """At one trial, from its beginning or from a checkpoint."""
+
+    def __init__(
+        self, trial: Trial, folder: Path, device: str, keeper: Keeper, every: int | None, watch: Watch
+    ) -> None:
+        self.trial, self.folder, self.device, self.keeper, self.watch = trial, folder, device, keeper, watch
+        self.journal = Journal(folder)
+        self.checkpoints = checkpoints_of(trial, folder, keeper, every, device, self.say)
+        self.started = time.perf_counter()
+
+    def say(self, sentence: str) -> None:
+        self.watch(self.trial, {"note": sentence})
+
+    def train(self, data: Domains, fast: Fast) -> Ending:
+        try:
+            with listening():
+                self._train(data, fast)
+        except Diverged as error:
+            return Ending("diverged", str(error), error.step)
+        except Stopped as stopped:
+            print(stopped.sentence, file=sys.stderr, flush=True)
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in NOT_THE_TRIALS_FAULT:
+                raise
+            (self.folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            return Ending("failed", _told(error), len(self.journal.records))
+        return Ending("finished", "", self.trial.steps - 1)
+
+    def _train(self, data: Domains, fast: Fast) -> None:
+        trial = self.trial
+        self.journal.begin(again=self.checkpoints.find())
         for record in run(
             trial,
             data,
-            device=device,
+            device=self.device,
             fast=fast,
-            keeper=keeper,
-            tick=lambda step: watch(trial, {"step": step}),
-            say=lambda sentence: watch(trial, {"note": sentence}),
+            keeper=self.keeper,
+            checkpoints=self.checkpoints,
+            tick=lambda step: self.watch(trial, {"step": step}),
+            say=self.say,
         ):
-            append(folder / "records.jsonl", lean(record))
-            records.append(record)
-            watch(trial, {"step": record["step"] + 1, "validation": validation(record, trial.targets)})
-    except Diverged as error:
-        status, message, step = "diverged", str(error), error.step
-    except Exception as error:
-        status, message, step = "failed", _told(error), len(records)
-        (folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
-    result = result_of(trial, status, message, step, records, time.perf_counter() - started, device)
-    if status == "finished":
-        publish(folder / "counts.json", counts_of(trial, records))
-        keeper.write(folder)
-    publish(folder / "result.json", result)
-    return result
+            self.journal.add(record)
+            self.watch(trial, {"step": record["step"] + 1, "validation": validation(record, trial.targets)})
+
+    def ended(self, ending: Ending) -> dict[str, Any]:
+        """Publish the result, once: where another process was faster, its result stands."""
+        records = self.journal.records
+        seconds = self.checkpoints.seconds + time.perf_counter() - self.started
+        result = result_of(self.trial, *ending, records, seconds, self.device)
+        if ending.status == "finished":
+            publish(self.folder / "counts.json", counts_of(self.trial, records))
+            self.keeper.write(self.folder)
+        if not publish_once(self.folder / "result.json", result):
+            result = json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
+        if ending.status != "failed":  # that can go on from its checkpoint, should the reason go away
+            self.checkpoints.clear()
+            self.journal.close()
+        return result
+
+
+def _ended(trial: Trial, folder: Path) -> dict[str, Any] | None:
+    """The result that is there, if it serves; otherwise room is made for another."""
+    path = folder / "result.json"
+    if not path.exists():
+        return None
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    serves = trial.average in ("none", *result["averages"]) or result["status"] == "diverged"
+    if result["id"] == trial.id and result["status"] != "failed" and serves:
+        return result
+    if result["status"] != "failed":
+        for left in saved(folder):
+            remove(left)
+    for name in ("result.json", "counts.json"):
+        (folder / name).unlink(missing_ok=True)
+    return None
 
 
 def result_of(
@@ -121,15 +201,6 @@ def _measures(trial: Trial, record: Record) -> dict[str, Any]:
     name, accuracy = worst({name: parts.get("main", parts["holdout"]) for name, parts in domains.items()})
     means = {key: fmean(one[key] for one in found) for key in found[0] if key not in ("accuracy", "loss")}
     return {**means, "worst_domain": name, "worst_accuracy": accuracy}
-
-
-def versions() -> dict[str, str]:
-    return {
-        "domainwise": __version__,
-        "torch": str(torch.__version__),
-        "numpy": numpy.__version__,
-        "python": platform.python_version(),
-    }
 
 
 def _told(error: Exception) -> str:

@@ -1,0 +1,23 @@
+"""Everything that changes while a trial runs, on disk: so that a run that was killed goes on as if it had not been."""
+
+from domainwise.checkpoint.checkpoints import Checkpoints, Stateful
+from domainwise.checkpoint.files import FORMAT, Damaged, Found, load, remove, save, saved
+from domainwise.checkpoint.nested import flatten, unflatten
+from domainwise.checkpoint.stopping import Stopped, listening, stop_requested
+
+__all__ = [
+    "FORMAT",
+    "Checkpoints",
+    "Damaged",
+    "Found",
+    "Stateful",
+    "Stopped",
+    "flatten",
+    "listening",
+    "load",
+    "remove",
+    "save",
+    "saved",
+    "stop_requested",
+    "unflatten",
+]

@@ -1,0 +1,182 @@
+"""The checkpoints of one trial: when to save one, which to go on from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from domainwise.capture import ONE_AT_A_TIME
+from domainwise.checkpoint.files import NAME, Damaged, Found, load, remove, saved, sync, unfinished, write
+from domainwise.checkpoint.nested import flatten
+from domainwise.checkpoint.stopping import Stopped, stop_requested
+from domainwise.errors import InputError
+
+AT_LEAST = 60.0  # seconds of training that may be lost
+AT_MOST = 5.0  # seconds that are cheaper to repeat than to save
+SHARE = 20  # saving at evaluations takes no more than one part in this many of the time
+
+
+class Stateful(Protocol):
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class Checkpoints:
+    """``Checkpoints()`` saves nothing and finds nothing.
+
+    Args:
+        folder: that of the trial.
+        identity: what must agree with a checkpoint for it to be of this trial; where it differs it is refused.
+        choices: what must agree too, but may be chosen differently: then the trial starts from the beginning.
+        circumstances: what may change the last digits: a difference is said.
+        journals: files that only grow; going on cuts them to the length they had.
+        every: save after so many updates; None saves at evaluations, but not too often, and at least once a minute.
+        device: where tensors go that were on a GPU.
+        say: hears sentences about all of this.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        identity: Mapping[str, Any] | None = None,
+        choices: Mapping[str, Any] | None = None,
+        circumstances: Mapping[str, Any] | None = None,
+        journals: tuple[str, ...] = (),
+        every: int | None = None,
+        device: str = "cpu",
+        say: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
+        self.folder, self.journals, self.every, self.device, self.say = folder, journals, every, device, say
+        self.identity, self.choices, self.circumstances = (
+            dict(identity or {}),
+            dict(choices or {}),
+            dict(circumstances or {}),
+        )
+        self.found: Found | None = None
+        self.parts: Mapping[str, Stateful] = {}
+        self.updates, self.cost, self.last = 0, 0.0, time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Those that were spent on the trial before."""
+        return float(self.found.about["seconds"]) if self.found else 0.0
+
+    def find(self) -> bool:
+        """Look for a state to go on from, and cut the journals to where they were then."""
+        assert self.folder is not None
+        for left in unfinished(self.folder):
+            remove(left)
+        for path in saved(self.folder):
+            try:
+                self.found = self._accepted(path)
+            except Damaged as error:
+                self.say(f"{error}: it is not used")
+                remove(path)
+            else:
+                break
+        if self.found is None:
+            self.clear()
+            return False
+        for name, length in self.found.about["journals"].items():
+            if (self.folder / name).exists():
+                with (self.folder / name).open("r+b") as file:
+                    file.truncate(length)
+        self.say(f"resumes at step {self.found.step}")
+        return True
+
+    def restore(self, parts: Mapping[str, Stateful]) -> int:
+        """Take the parts whose state is to be saved, and put them where they were; returns the updates made."""
+        self.parts = parts
+        self.last = time.perf_counter()
+        if self.found is None:
+            return 0
+        with ONE_AT_A_TIME:
+            for name, part in parts.items():
+                part.load_state_dict(self.found.state[name])
+        self.updates = self.found.step
+        return self.updates
+
+    def due(self, evaluated: bool) -> bool:
+        """Whether to save now, after one more update."""
+        self.updates += 1
+        if stop_requested():
+            return True
+        if self.folder is None:
+            return False
+        if self.every is not None:
+            return self.updates % self.every == 0
+        since = time.perf_counter() - self.last
+        return since > AT_LEAST or (evaluated and since > max(AT_MOST, SHARE * self.cost))
+
+    def save(self, seconds: float) -> None:
+        """Save all parts; ``seconds`` were spent on the trial so far. Where it is time to stop, stop."""
+        if self.folder is not None:
+            started = time.perf_counter()
+            try:
+                self._write(self.folder, seconds)
+            except (OSError, InputError) as error:
+                reason = (error.strerror or error) if isinstance(error, OSError) else error
+                self.say(f"no checkpoint could be saved after {self.updates} updates, training goes on: {reason}")
+            self.last = time.perf_counter()
+            self.cost = self.last - started
+        if number := stop_requested():
+            raise Stopped(f"stopped after {self.updates} updates: {self._promise()}", number)
+
+    def clear(self) -> None:
+        assert self.folder is not None
+        for path in (*saved(self.folder), *unfinished(self.folder)):
+            remove(path)
+
+    def _write(self, folder: Path, seconds: float) -> None:
+        for path in saved(folder)[1:]:  # so that there is never room needed for more than two
+            remove(path)
+        lengths = {}
+        for name in self.journals:
+            with suppress(FileNotFoundError):
+                sync(folder / name)
+                lengths[name] = (folder / name).stat().st_size
+        about = {
+            "identity": self.identity,
+            "choices": self.choices,
+            "circumstances": self.circumstances,
+            "journals": lengths,
+            "seconds": seconds,
+        }
+        with ONE_AT_A_TIME:
+            flat = flatten({name: part.state_dict() for name, part in self.parts.items()})
+        write(folder, self.updates, flat, about)
+
+    def _promise(self) -> str:
+        newest = saved(self.folder)[:1] if self.folder is not None else []
+        if newest and newest[0].name == f"{NAME}{self.updates:08d}":
+            return "start the same command again to go on from there"
+        return "the same command again starts this trial from what was saved last, if anything was"
+
+    def _accepted(self, path: Path) -> Found | None:
+        """The checkpoint, if this trial can go on from it; None, said, where other choices were made."""
+        assert self.folder is not None
+        found = load(path, self.device)
+        if other := differences(found.about["identity"], self.identity):
+            raise InputError(
+                f"{path} is the checkpoint of another trial: {other}. Delete it to start from the beginning, or choose "
+                "another folder"
+            )
+        if other := differences(found.about["choices"], self.choices):
+            self.say(f"starts from the beginning, since what was begun here was begun otherwise: {other}")
+            return None
+        for name, length in found.about["journals"].items():
+            if not (self.folder / name).is_file() or (self.folder / name).stat().st_size < length:
+                raise Damaged(f"the checkpoint {path} is of a longer {name} than there is")
+        if other := differences(found.about["circumstances"], self.circumstances):
+            self.say(f"the numbers may differ in their last digits from those of an undisturbed run: {other}")
+        return found
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """In words: "torch was 2.11 and is 2.12"."""
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return ", ".join(f"{name} was {before.get(name)} and is {now.get(name)}" for name in names)

@@ -1,0 +1,130 @@
+"""One checkpoint: a folder with a safetensors file and a JSON file that says what it is of. Never a pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from domainwise.checkpoint.nested import flatten, unflatten
+from domainwise.errors import InputError
+
+FORMAT = 1  # what a checkpoint of another number means is not known here
+TENSORS, STRUCTURE = "state.safetensors", "state.json"
+NAME = "checkpoint-"
+
+
+class Damaged(Exception):  # noqa: N818  not the user's mistake; the checkpoint before is used
+    """Cut short, or changed since it was written."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A state that was saved, and what was said about it."""
+
+    step: int  # the updates that were made
+    about: Mapping[str, Any]
+    state: Any
+
+
+def save(folder: Path, step: int, state: Any, about: Mapping[str, Any]) -> Path:
+    """Write ``folder/checkpoint-<step>``: whole, or not there at all, whatever happens in between."""
+    return write(folder, step, flatten(state), about)
+
+
+def write(folder: Path, step: int, flat: tuple[Any, dict[str, Tensor]], about: Mapping[str, Any]) -> Path:
+    """:func:`save` for a state that is flat already."""
+    from safetensors.torch import save_file
+
+    structure, tensors = flat
+    temporary, final = folder / f".{NAME}{step}.{os.getpid()}", folder / f"{NAME}{step:08d}"
+    remove(temporary)
+    temporary.mkdir()
+    try:
+        save_file(tensors, temporary / TENSORS)
+        content = {
+            "format": FORMAT,
+            "step": step,
+            "sha256": _sha256(temporary / TENSORS),
+            "about": dict(about),
+            "state": structure,
+        }
+        text = json.dumps({"checksum": _checksum(content), **content}, allow_nan=False)
+        (temporary / STRUCTURE).write_text(text, encoding="utf-8")
+        for path in (temporary / TENSORS, temporary / STRUCTURE, temporary):
+            sync(path)
+        remove(final)
+        temporary.rename(final)
+    except BaseException:
+        remove(temporary)
+        raise
+    sync(folder)
+    return final
+
+
+def load(checkpoint: Path, device: str = "cpu") -> Found:
+    """Read a checkpoint; :class:`Damaged` where it is not what was written, InputError where it cannot be understood.
+
+    Tensors that were on a GPU are put on ``device``.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        content = json.loads((checkpoint / STRUCTURE).read_text(encoding="utf-8"))
+        checksum = content.pop("checksum")
+        if content["format"] != FORMAT:
+            raise InputError(
+                f"the checkpoint {checkpoint} is of format {content['format']}, and this version of domainwise reads "
+                f"format {FORMAT}: go on with the version that wrote it, or delete it to start from the beginning"
+            )
+        if checksum != _checksum(content) or content["sha256"] != _sha256(checkpoint / TENSORS):
+            raise Damaged(f"the checkpoint {checkpoint} has changed since it was written")
+        return Found(
+            content["step"], content["about"], unflatten(content["state"], load_file(checkpoint / TENSORS), device)
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise Damaged(f"the checkpoint {checkpoint} cannot be read: {error}") from error
+
+
+def saved(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, the newest first."""
+    return sorted((path for path in folder.glob(f"{NAME}*") if path.is_dir()), reverse=True)
+
+
+def remove(checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def unfinished(folder: Path) -> list[Path]:
+    """What a process left behind that was killed while it wrote a checkpoint."""
+    return list(folder.glob(f".{NAME}*"))
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, would survive a power cut."""
+    if path.is_dir() and os.name == "nt":  # pragma: no cover  folders cannot be opened there
+        return
+    handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,60 @@
+"""Being asked to stop: what was computed is saved first."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+# Ctrl-C; what a machine that shuts down sends; what Slurm is told to send before it takes the machine away.
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+
+_heard: list[int] = []
+_listening = threading.Event()
+
+
+class Stopped(SystemExit):
+    """The process was asked to stop, and the trial it was at can go on later. The exit code is that of the signal."""
+
+    def __init__(self, sentence: str, number: int) -> None:
+        super().__init__(128 + number)
+        self.sentence = sentence
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def stop_requested() -> int:
+    """The number of the signal that asks this process to stop, or 0."""
+    return _heard[0] if _heard else 0
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Hear the signals that ask to stop: the first is remembered, a second one does what it always did.
+
+    Only the main thread can hear them; inside another ``listening``, or in another thread, this does nothing.
+    """
+    if _listening.is_set() or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if _heard:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
+        _heard.append(number)
+
+    _listening.set()
+    for number in SIGNALS:
+        signal.signal(number, hear)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _heard.clear()
+        _listening.clear()

@@ -1,0 +1,71 @@
+"""What a trial's checkpoint must agree with for the trial to go on from it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from domainwise._version import __version__
+from domainwise.checkpoint import Checkpoints
+from domainwise.keeper import Keeper
+from domainwise.records import Journal
+from domainwise.trial import Trial
+
+
+def checkpoints_of(
+    trial: Trial, folder: Path, keeper: Keeper, every: int | None, device: str, say: Callable[[str], None]
+) -> Checkpoints:
+    return Checkpoints(
+        folder,
+        identity=identity(trial),
+        choices={
+            "average": trial.average,
+            "selection": trial.selection,
+            "select_every": trial.select_every,
+            "keep": keeper.keep,
+            "snapshots": len(keeper.snapshots),
+        },
+        circumstances={
+            **versions(),
+            "threads": torch.get_num_threads(),
+            "processor": processor(),
+            "device": torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else device,
+        },
+        journals=(Journal.LEAN, Journal.WHOLE),
+        every=every,
+        device=device,
+        say=say,
+    )
+
+
+def identity(trial: Trial) -> dict[str, Any]:
+    """All that is in the id, by name, as JSON gives it back."""
+    settings = trial.to_json()
+    found: dict[str, Any] = json.loads(json.dumps({f.name: settings[f.name] for f in fields(trial) if f.compare}))
+    return found
+
+
+def versions() -> dict[str, str]:
+    return {
+        "domainwise": __version__,
+        "torch": str(torch.__version__),
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+    }
+
+
+@cache
+def processor() -> str:
+    """Its name, where the system tells; other processors round differently."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text(encoding="utf-8", errors="replace").splitlines() if about.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
