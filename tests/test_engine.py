@@ -11,7 +11,6 @@ from domainwise import InputError, compare
 from domainwise.api import Results, prepare
 from domainwise.settings import resolve
 from domainwise.sweep.engine import Engine
-from domainwise.sweep.folder import claimed
 
 DATA = stripes()
 SHORT = {"targets": "c", "seeds": 2, "steps": 8}
@@ -188,12 +187,6 @@ def test_other_data_under_the_same_name_is_refused(tmp_path: Path) -> None:
     compare(DATA, "erm", **SHORT, output=tmp_path)
     with pytest.raises(InputError, match="the images or labels have changed"):
         compare(stripes(size=40), "erm", **SHORT, output=tmp_path)
-
-
-def test_two_processes_on_one_folder_are_refused(tmp_path: Path) -> None:
-    with claimed(tmp_path, DATA), pytest.raises(InputError, match=f"another process .pid {os.getpid()}"):
-        compare(DATA, "erm", **SHORT, output=tmp_path)
-    compare(DATA, "erm", **SHORT, output=tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:

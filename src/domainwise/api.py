@@ -15,10 +15,11 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.results import Outcome, outcomes, told_apart, variants
 from domainwise.settings import Settings, resolve
-from domainwise.sweep.engine import Engine
+from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.execute import Watch
-from domainwise.sweep.folder import claimed
+from domainwise.sweep.folder import opened
 from domainwise.sweep.plan import plan, targets_of
+from domainwise.sweep.status import write_plan
 from domainwise.trial import Trial
 
 if TYPE_CHECKING:
@@ -74,10 +75,15 @@ class Comparison:
         ended = {outcome.trial.id: outcome.result for outcome in outcomes(self.folder)}
         return [trial for trial in self.trials if not _serves(trial, ended.get(trial.id), retry_failed)]
 
-    def run(self, engine: Engine, watch: Watch, retry_failed: bool = False) -> Results:
-        with claimed(self.folder, self.data):
-            engine.run(self.missing(retry_failed), self.data, self.folder, watch)
-            return self.results()
+    def run(self, engine: Runs, watch: Watch, retry_failed: bool = False) -> Results:
+        """Run what is missing, beside whoever else is at work in the same folder."""
+        with opened(self.folder, self.data):
+            write_plan(self.folder, self.trials)
+            missing = self.missing(retry_failed)
+            for trial in missing:  # a result that does not serve makes room for another
+                (self.folder / "trials" / trial.id / "result.json").unlink(missing_ok=True)
+            engine.run(missing, self.data, self.folder, watch)
+        return self.results()
 
     def results(self) -> Results:
         found = {outcome.trial.id: outcome for outcome in outcomes(self.folder)}
@@ -99,17 +105,20 @@ def prepare(
     seeds: int | Sequence[int] = 3,
     settings: Settings | None = None,
     average: str = "none",
+    draws: int = 1,
     output: Path | str | None = None,
     command: str = "compare",
 ) -> Comparison:
-    """Lay out a comparison: every algorithm on every target with every seed."""
+    """Lay out a comparison: every algorithm on every target with every seed, and with every draw of a search."""
     settings = settings or resolve(benchmark=data.name, device="cpu")
     average = repr(averager(average)) if average != "none" else average
     specs = parse(algorithms if isinstance(algorithms, str) else ",".join(algorithms))
     if isinstance(seeds, int) and seeds < 1:
         raise InputError(f"seeds says how many, so 1 or more, got {seeds}")
+    if draws < 1:
+        raise InputError(f"draws says how many, the defaults among them, so 1 or more, got {draws}")
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    trials = plan(data, specs, targets_of(data, targets), numbers, settings, average)
+    trials = plan(data, specs, targets_of(data, targets), numbers, settings, average, draws)
     return Comparison(data, tuple(trials), Path(output) if output else default_folder(command, trials[0]))
 
 
@@ -130,10 +139,13 @@ def compare(
     preset: str = "quick",
     set: Mapping[str, Any] | None = None,
     average: str = "none",
+    draws: int = 1,
     output: Path | str | None = None,
     device: str = "cpu",
     processes: int = 1,
     threads: int = 1,
+    timeout: float | None = None,
+    retry_failed: bool = False,
     watch: Callable[[Trial, dict[str, Any]], None] | None = None,
     **settings: Any,
 ) -> Results:
@@ -141,10 +153,12 @@ def compare(
 
     What was computed before in the same output folder is not computed again. ``settings`` are those of the preset
     (steps, batch, network, weights, dropout, ...); ``set`` takes them too, and hyperparameters for all algorithms that
-    have them; ``seeds`` is how many, or which; ``average`` is an averager such as "swad", reported beside the model.
+    have them; ``seeds`` is how many, or which; ``draws`` above 1 searches at random beside the defaults; ``average``
+    is an averager such as "swad", reported beside the model; ``timeout`` ends a trial that takes more seconds.
     """
     chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
     comparison = prepare(
-        data, algorithms, targets=targets, seeds=seeds, settings=chosen, average=average, output=output
+        data, algorithms, targets=targets, seeds=seeds, settings=chosen, average=average, draws=draws, output=output
     )
-    return comparison.run(Engine(processes, threads, device), watch or (lambda trial, event: None))
+    engine = Engine(processes, threads, device, timeout=timeout)
+    return comparison.run(engine, watch or (lambda trial, event: None), retry_failed)

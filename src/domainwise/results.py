@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from domainwise import records
-from domainwise.trial import Trial
+from domainwise.trial import SEARCHED, Trial
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,62 @@ class Outcome:
 
 
 def outcomes(folder: Path) -> list[Outcome]:
-    """Every trial of an output folder that has come to an end, well or badly."""
-    found = []
-    for result in sorted((folder / "trials").glob("*/result.json")):
-        settings = json.loads((result.parent / "trial.json").read_text(encoding="utf-8"))
-        found.append(Outcome(Trial.from_json(settings), json.loads(result.read_text(encoding="utf-8")), result.parent))
+    """Every trial of an output folder that has come to an end, well or badly.
+
+    What was read before is kept in one file, index.jsonl, which may be deleted at any time: every line of it counts
+    only as long as the result it was made from is the same.
+    """
+    known, lines = _remembered(folder / INDEX)
+    found, fresh = [], []
+    for id, stamp in sorted(_stamps(folder / "trials").items()):
+        line = known.get(id)
+        if line is None or line["stamp"] != stamp:
+            about = {name: _json(folder / "trials" / id / f"{name}.json") for name in ("trial", "result")}
+            line = {"id": id, "stamp": stamp, **about}
+            fresh.append(line)
+        found.append(Outcome(Trial.from_json(line["trial"]), line["result"], folder / "trials" / id))
+    if fresh:
+        _remember(folder / INDEX, fresh, anew=lines > 2 * len(known))
     return found
+
+
+INDEX = "index.jsonl"
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _stamps(trials: Path) -> dict[str, list[int]]:
+    """Of every trial that has ended, when its result was written and how long it is."""
+    found = {}
+    with suppress(FileNotFoundError), os.scandir(trials) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                about = os.stat(f"{entry.path}/result.json")  # noqa: PTH116  ten thousand of them
+                found[entry.name] = [about.st_mtime_ns, about.st_size]
+    return found
+
+
+def _remembered(index: Path) -> tuple[dict[str, Any], int]:
+    """The last line about every trial, and the number of lines; one that was cut while being written is left out."""
+    known, lines = {}, 0
+    with suppress(OSError), index.open(encoding="utf-8", errors="replace") as file:
+        for text in file:
+            lines += 1
+            with suppress(ValueError, KeyError, TypeError):
+                line = json.loads(text)
+                known[line["id"]] = line
+    return known, lines
+
+
+def _remember(index: Path, fresh: list[dict[str, Any]], anew: bool) -> None:
+    text = "".join(json.dumps(line) + "\n" for line in fresh)
+    with suppress(OSError):  # a folder that is not ours to write to is read as well without
+        if anew:
+            index.unlink(missing_ok=True)
+        with index.open("a", encoding="utf-8") as file:
+            file.write("\n" * bool(file.tell()) + text)  # after a line that may have been cut
 
 
 def variants(found: Iterable[Outcome]) -> list[Outcome]:
@@ -69,7 +121,7 @@ def told_apart(found: Iterable[Outcome]) -> list[Outcome]:
     groups: dict[str, list[Trial]] = {}
     for outcome in found:
         groups.setdefault(outcome.trial.label, []).append(outcome.trial)
-    differing = {label: [name for name in _SETTINGS if len({getattr(trial, name) for trial in trials}) > 1]
+    differing = {label: [name for name in _SETTINGS if len({_told(trial, name) for trial in trials} - {None}) > 1]
                  for label, trials in groups.items()}  # fmt: skip
     return [replace(outcome, trial=_labelled(outcome.trial, differing[outcome.trial.label])) for outcome in found]
 
@@ -82,6 +134,12 @@ _SETTINGS = [
 ]
 
 
+def _told(trial: Trial, name: str) -> Any:
+    """A setting that tells trials apart; None for what a search has drawn, which belongs to the one searched for."""
+    return None if trial.draw and name in SEARCHED else getattr(trial, name)
+
+
 def _labelled(trial: Trial, differing: list[str]) -> Trial:
-    about = ", ".join(f"{name}={str(getattr(trial, name))[:12]}" for name in differing)
+    told = {name: _told(trial, name) for name in differing}
+    about = ", ".join(f"{name}={str(value)[:12]}" for name, value in told.items() if value is not None)
     return replace(trial, label=f"{trial.label} [{about}]") if about else trial

@@ -6,8 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
+SEARCHED = ("batch", "dropout")  # settings beside hyperparameters that a random search draws
 Value = float | int | str | bool | None
 
 
@@ -43,6 +45,7 @@ class Trial:
     seed: int = 0
 
     label: str = field(default="", compare=False)  # how the user wrote it: what tables call it
+    draw: int = field(default=0, compare=False)  # of a random search; what it drew is in the settings, and so in the id
     average: str = field(default="none", compare=False)
     selection: str = field(default="validation", compare=False)
     select_every: int = field(default=1, compare=False)
@@ -52,9 +55,10 @@ class Trial:
     weights_file: str = field(default="", compare=False)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # which layer each setting is from
 
-    @property
+    @cached_property
     def id(self) -> str:
-        settings = {name: value for name, value in asdict(self).items() if name in _DETERMINING}
+        settings = {name: getattr(self, name) for name in _DETERMINING}
+        settings["hyperparameters"] = dict(self.hyperparameters)
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -61,6 +62,7 @@ def create(name: str, **settings: Any) -> Algorithm:
     return Spec(spec.name, {**spec.settings, **settings}, spec.file).create()
 
 
+@cache
 def builtin(name: str) -> type[Algorithm]:
     if name not in names():
         raise InputError(f'there is no algorithm "{name}": {closest(name, names())}')

@@ -18,6 +18,8 @@ from domainwise.cli.inspect import inspect
 from domainwise.cli.report import report
 from domainwise.cli.run import run
 from domainwise.cli.show import show
+from domainwise.cli.status import status
+from domainwise.cli.sweep import sweep
 
 app = typer.Typer(
     help="Domain generalization: train on several source domains, work on one nobody has seen.",
@@ -25,7 +27,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, compare, run, report, show, inspect, algorithms, bench, import_domainbed, export_domainbed):
+COMMANDS = (
+    demo, compare, sweep, run, status, report, show, inspect, algorithms, bench, import_domainbed, export_domainbed
+)  # fmt: skip
+for command in COMMANDS:
     app.command()(command)
 for group in (presets.app, cache.app):
     app.add_typer(group)

@@ -39,6 +39,8 @@ def compare(
     dry_run: o.DryRun = False,
     skip_corrupt: o.SkipCorrupt = False,
     retry_failed: o.RetryFailed = False,
+    keep: o.Keep = o.Kept.best,
+    timeout: o.Timeout = None,
 ) -> None:
     """Train algorithms with each target held out in turn, and compare them on the domain they have not seen."""
     from domainwise.api import prepare
@@ -52,5 +54,6 @@ def compare(
     comparison = prepare(
         domains, algorithms, targets=targets, seeds=seeds, settings=settings, average=average, output=output
     )
-    fast = Fast(not no_compile, not no_capture)
-    Job(comparison, device, threads, processes, quiet, format, retry_failed, fast).go(dry_run)
+    fast, best = Fast(not no_compile, not no_capture), keep == o.Kept.best
+    job = Job(comparison, device, threads, processes, quiet, format, retry_failed, fast, best, timeout)
+    job.go(dry_run)

@@ -1,4 +1,4 @@
-"""What demo, compare and run do once they know what to run."""
+"""What demo, compare, sweep and run do once they know what to run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ import typer
 from domainwise.api import Comparison, Results
 from domainwise.capture import Fast
 from domainwise.cli.options import Format
-from domainwise.cli.progress import display
+from domainwise.cli.progress import display, lasting
 from domainwise.errors import InputError
-from domainwise.results import Outcome
+from domainwise.results import Outcome, outcomes
 from domainwise.sweep.engine import Engine
+from domainwise.sweep.status import estimate, working
+from domainwise.trial import Trial
 
 
 @dataclass(frozen=True)
@@ -31,17 +33,17 @@ class Job:
     format: Format
     retry_failed: bool = False
     fast: Fast = Fast()
+    keep: bool = True
+    timeout: float | None = None
 
     def go(self, dry_run: bool = False) -> None:
         """Run what is missing, print the table, write the report. Exit code 1 where a trial came to no good end."""
         missing = self.comparison.missing(self.retry_failed)
-        device = device_named(self.device)
-        self._announce(len(missing))
+        engine = self._engine()
+        self._announce(missing, engine.processes)
         if dry_run:
             self._list(missing)
             return
-        threads = self.threads or threads_for(self.comparison.trials[0].network)
-        engine = Engine(self.processes or processes_for(device, threads), threads, device, self.fast)
         with display(len(missing), quiet=self.quiet) as shown:
             results = self.comparison.run(engine, shown.watch, self.retry_failed)
         report = results.report(results.folder / "report.html")
@@ -50,9 +52,15 @@ class Job:
         if results.troubled:
             raise typer.Exit(1)
 
-    def _announce(self, missing: int) -> None:
+    def _engine(self) -> Engine:
+        device = device_named(self.device)
+        threads = self.threads or threads_for(self.comparison.trials[0].network)
+        processes = self.processes or processes_for(device, threads)
+        return Engine(processes, threads, device, self.fast, self.keep, self.timeout)
+
+    def _announce(self, missing: Sequence[Trial], at_once: int) -> None:
         trials = self.comparison.trials
-        done = len(trials) - missing
+        done = len(trials) - len(missing)
         first = trials[0]
         weights = {"none": "not pretrained", "pretrained": "pretrained"}.get(first.weights, "with weights from a file")
         network = f"network {first.network}, {weights}"
@@ -60,22 +68,33 @@ class Job:
         self._say(f"{many} of {first.steps} updates on {first.data}, {network}: {counts(trials)}")
         if done:
             self._say(f"{done} of them are in {self.comparison.folder} already and are not repeated")
+        if missing and (found := outcomes(self.comparison.folder)):
+            seconds = estimate(missing, found, at_once)
+            self._say(f"{len(missing)} to run, {at_once} at once: {told_time(seconds)}")
+        if others := working(self.comparison.folder):
+            self._say(f"other processes are working on {len(others)} trials in this folder: the work is shared")
 
-    def _list(self, missing: Sequence[Any]) -> None:
+    def _list(self, missing: Sequence[Trial]) -> None:
         for trial in missing:
-            print(f"{trial.id}  {trial.label}  target {'+'.join(trial.targets)}  seed {trial.seed}")
+            print(f"{trial.id}  {trial.label}  target {'+'.join(trial.targets)}  seed {trial.seed}  draw {trial.draw}")
         print(f"{len(missing)} trials to run, results in {self.comparison.folder}")
 
     def _print(self, results: Results) -> None:
         print(results.table(self.format))
-        for (label, status), outcomes in troubles(results).items():
-            first = outcomes[0].trial
+        for (label, status), troubled in troubles(results).items():
+            first = troubled[0].trial
             where = f"the first on {'+'.join(first.targets)} with seed {first.seed}"
-            self._say(f"{label}: {len(outcomes)} {status}, {where}: {outcomes[0].result['message']}")
+            self._say(f"{label}: {len(troubled)} {status}, {where}: {troubled[0].result['message']}")
 
     def _say(self, line: str) -> None:
         if not self.quiet:
             print(line, file=sys.stderr, flush=True)
+
+
+def told_time(seconds: float | None) -> str:
+    if seconds is None:
+        return "how long it takes is unknown until the first have finished"
+    return f"about {lasting(seconds)}, at the pace of those that have finished"
 
 
 def troubles(results: Results) -> dict[tuple[str, str], list[Outcome]]:
@@ -90,7 +109,9 @@ def counts(trials: Sequence[Any]) -> str:
     algorithms = Counter(trial.label for trial in trials)
     targets = Counter("+".join(trial.targets) for trial in trials)
     seeds = Counter(trial.seed for trial in trials)
-    return f"{', '.join(algorithms)}; target {', '.join(targets)}; {len(seeds)} seed{'s' * (len(seeds) > 1)}"
+    draws = 1 + max(trial.draw for trial in trials)
+    searched = f"; {draws} draws" * (draws > 1)
+    return f"{', '.join(algorithms)}; target {', '.join(targets)}; {len(seeds)} seed{'s' * (len(seeds) > 1)}{searched}"
 
 
 def device_named(text: str) -> str:

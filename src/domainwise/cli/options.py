@@ -16,6 +16,16 @@ class Format(StrEnum):
     markdown = "markdown"
 
 
+class Kept(StrEnum):
+    best = "best"
+    none = "none"
+
+
+class Engine(StrEnum):
+    local = "local"
+    ray = "ray"
+
+
 Data = Annotated[
     str,
     typer.Option(
@@ -71,3 +81,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be run, 
 TableFormat = Annotated[Format, typer.Option("--format", help="How the table is printed.")]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out images that cannot be read.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run trials that failed before once more.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(min=1, metavar="SECONDS", help="Give up on a trial that takes longer, and go on with the others."),
+]
+Keep = Annotated[Kept, typer.Option("--keep", help="Which models stay: the best of every trial, or none.")]

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from domainwise.sweep.status import describe
+
 if TYPE_CHECKING:
     from domainwise.trial import Trial
 
@@ -39,7 +41,9 @@ class Lines(Silence):
         if "result" in event:
             self.ended += 1
             left = (time.perf_counter() - self.started) / self.ended * (self.trials - self.ended)
-            line = f"[{self.ended}/{self.trials}] {describe(trial)}: {told(event['result'])}, about {left:.0f} s left"
+            by = " by another process" if "elsewhere" in event else ""
+            about = f"{describe(trial)}: {told(event['result'])}{by}"
+            line = f"[{self.ended}/{self.trials}] {about}, about {lasting(left)} left"
             print(line, file=sys.stderr, flush=True)
 
 
@@ -70,6 +74,7 @@ class Bars:
         self.all = self.progress.add_task("all trials", total=trials, note="")
         self.tasks: dict[str, Any] = {}
         self.started: dict[str, float] = {}
+        self.failed = 0
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -79,6 +84,9 @@ class Bars:
         self.progress.stop()
 
     def watch(self, trial: Trial, event: dict[str, Any]) -> None:
+        if "elsewhere" in event:
+            self.progress.advance(self.all)
+            return
         if trial.id not in self.tasks:
             self.tasks[trial.id] = self.progress.add_task(describe(trial), total=trial.steps, note="")
             self.started[trial.id] = time.perf_counter()
@@ -87,6 +95,8 @@ class Bars:
             self.progress.remove_task(task)
             self.progress.advance(self.all)
             if event["result"]["status"] != "finished":
+                self.failed += 1
+                self.progress.update(self.all, note=f"{self.failed} failed")
                 self.progress.console.print(f"{describe(trial)}: {told(event['result'])}", markup=False)
             return
         if "note" in event:
@@ -98,8 +108,12 @@ class Bars:
             self.progress.update(task, note=f"{rate:.0f} updates/s, validation {event['validation']:.1%}")
 
 
-def describe(trial: Trial) -> str:
-    return f"{trial.label or trial.algorithm} on {'+'.join(trial.targets)}, seed {trial.seed}"
+def lasting(seconds: float) -> str:
+    """Whole seconds, minutes or hours, whichever can be read at a glance."""
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def told(result: dict[str, Any]) -> str:

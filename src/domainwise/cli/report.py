@@ -9,7 +9,7 @@ from domainwise.cli import options as o
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A folder that demo, compare or run wrote to.")],
+    folder: Annotated[Path, typer.Argument(help="A folder that demo, compare, sweep or run writes to.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="The file.  [default: FOLDER/report.html]")
     ] = None,
@@ -22,7 +22,7 @@ def report(
     from domainwise.api import Results
 
     results = Results.open(folder)
+    print(results.table(format), flush=True)
     path = results.report(output or folder / "report.html")
-    print(results.table(format))
     if not quiet:
         print(f"report: {path}", file=sys.stderr)

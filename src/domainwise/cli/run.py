@@ -34,6 +34,8 @@ def run(
     dry_run: o.DryRun = False,
     skip_corrupt: o.SkipCorrupt = False,
     retry_failed: o.RetryFailed = False,
+    keep: o.Keep = o.Kept.best,
+    timeout: o.Timeout = None,
 ) -> None:
     """Run one trial: one algorithm, one target, one seed."""
     from domainwise.api import prepare
@@ -54,5 +56,6 @@ def run(
         output=output,
         command="run",
     )
-    fast = Fast(not no_compile, not no_capture)
-    Job(comparison, device, threads, 1, quiet, format, retry_failed, fast).go(dry_run)
+    fast, best = Fast(not no_compile, not no_capture), keep == o.Kept.best
+    job = Job(comparison, device, threads, 1, quiet, format, retry_failed, fast, best, timeout)
+    job.go(dry_run)

@@ -1,45 +1,77 @@
-"""The output folder: ours, for one set of data, and for one process at a time."""
+"""The output folder: ours, for one set of data, and for as many processes as like to work in it."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import TYPE_CHECKING, Any
 
 from domainwise._version import __version__
-from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.records import publish
+from domainwise.records import finite, publish
+
+if TYPE_CHECKING:
+    from domainwise.data.domains import Domains
 
 MARK = "domainwise.json"
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 
 @contextmanager
-def claimed(folder: Path, data: Domains) -> Iterator[None]:
-    """Hold the folder for this process; it must be new, empty, or from earlier runs on the same data."""
+def opened(folder: Path, data: Domains) -> Iterator[None]:
+    """A folder to write to: new, empty, or from earlier runs on the same data."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _check_contents(folder)
-        lock = (folder / ".lock").open("a+")
-    except (OSError, PermissionError) as error:
+        with _one_at_a_time(folder):
+            _check_data(folder, data)
+    except OSError as error:
         raise InputError(f"cannot write to the output folder {folder}: {error.strerror or error}") from error
-    with lock:
-        _lock(lock, folder)
-        _check_data(folder, data)
+    try:
         yield
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        raise InputError(
+            f"cannot write to the output folder {folder} any more: {error.strerror}; what has ended is kept, and the "
+            "same command again goes on from there"
+        ) from error
 
 
 def is_ours(folder: Path) -> bool:
     return (folder / MARK).is_file()
 
 
+def ended(path: Path) -> dict[str, Any] | None:
+    """The result in a trial's folder, if there is one."""
+    with suppress(FileNotFoundError):
+        found: dict[str, Any] = json.loads((path / "result.json").read_text(encoding="utf-8"))
+        return found
+    return None
+
+
+def publish_once(path: Path, content: dict[str, Any]) -> bool:
+    """Write a JSON file whole, unless it is there already; tells whether it was written."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    temporary.write_text(json.dumps(finite(content), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    return True
+
+
 def _check_contents(folder: Path) -> None:
     if is_ours(folder):
         return
-    foreign = sorted(p.name for p in folder.iterdir() if p.name != ".lock")
+    foreign = sorted(p.name for p in folder.iterdir() if not p.name.startswith((".lock", f".{MARK}")))
     if foreign:
         raise InputError(
             f"the output folder {folder} has files that are not from domainwise ({', '.join(foreign[:3])}"
@@ -60,24 +92,13 @@ def _check_data(folder: Path, data: Domains) -> None:
     publish(mark, {"domainwise": __version__, **about})
 
 
-def _lock(file: IO[str], folder: Path) -> None:
-    """Held by the system, so it ends with the process however that ends."""
-    try:
-        if os.name == "nt":  # pragma: no cover
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Two processes that start at once must not write the mark over each other. Held by the system, so it ends with the
+    process however that ends; where files cannot be locked, the moment is short."""
+    with (folder / ".lock").open("a+") as file:
+        with suppress(ImportError, OSError):
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.seek(0)
-        raise InputError(
-            f"another process ({file.read().strip() or 'unknown'}) is working in {folder}: wait for it, or choose "
-            "another folder with -o"
-        ) from error
-    with suppress(OSError):
-        file.truncate(0)
-        file.write(f"pid {os.getpid()}\n")
-        file.flush()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

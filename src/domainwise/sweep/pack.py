@@ -13,7 +13,8 @@ import torch
 from domainwise.capture import Fast, arithmetic_units
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.sweep.execute import Watch, execute
+from domainwise.sweep.execute import Watch
+from domainwise.sweep.work import work
 from domainwise.trial import Trial
 
 
@@ -45,7 +46,7 @@ def run_packed(
         with lock:
             watch(trial, event)
 
-    def work() -> None:
+    def in_turn() -> None:
         on_gpu = torch.device(device).type == "cuda"
         stream = torch.cuda.Stream(device) if on_gpu else None  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream) if on_gpu else nullcontext():
@@ -54,11 +55,9 @@ def run_packed(
                     if not waiting:
                         return
                     trial = waiting.popleft()
-                path = folder / "trials" / trial.id
-                result = execute(trial, data, path, device=device, fast=fast, keep=keep, watch=tell)
-                tell(trial, {"result": result})
+                tell(trial, work(trial, data, folder, device=device, fast=fast, keep=keep, watch=tell))
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(at_once, len(trials)))]
+    threads = [threading.Thread(target=in_turn, daemon=True) for _ in range(min(at_once, len(trials)))]
     with arithmetic_units(trials[0].precision) if trials else nullcontext():
         for thread in threads:
             thread.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.network import network_source
 from domainwise.settings import Settings
-from domainwise.trial import Trial
+from domainwise.sweep.draws import drawn
+from domainwise.trial import SEARCHED, Trial
 
 
 def plan(
@@ -22,28 +23,40 @@ def plan(
     seeds: Sequence[int],
     settings: Settings,
     average: str = "none",
+    draws: int = 1,
 ) -> list[Trial]:
-    """One trial per seed, target and algorithm, without repetition, seeds outermost: a partial run is already a
-    comparison."""
+    """One trial per draw, seed, target and algorithm, without repetition, in this order: what is done first is already
+    a comparison. Draw 0 is the defaults, the others are DomainBed's random search."""
     _known_somewhere(specs, settings.hyperparameters)
     shared = {**shared_by_all(data, settings), "average": average}
+    layers = [origins(spec, settings) for spec in specs]
     trials: dict[str, Trial] = {}
-    for seed in seeds:
-        for target in targets:
-            for spec in specs:
-                trial = Trial(
-                    targets=target,
-                    algorithm=spec.name,
-                    hyperparameters=resolved(spec, settings),
-                    source=spec.source,
-                    seed=seed,
-                    label=spec.label,
-                    file=spec.file,
-                    origins=origins(spec, settings),
-                    **shared,
-                )
-                trials.setdefault(trial.id, trial)
+    for number, seed in product(range(draws), seeds):
+        searched = [
+            _searched(spec, known, settings, number, seed, data.name) for spec, known in zip(specs, layers, strict=True)
+        ]
+        for target, (spec, about) in product(targets, zip(specs, searched, strict=True)):
+            named = {"algorithm": spec.name, "source": spec.source, "label": spec.label, "file": spec.file}
+            trial = Trial(**{**shared, **named, **about, "targets": target, "seed": seed})
+            trials.setdefault(trial.id, trial)
     return list(trials.values())
+
+
+def _searched(
+    spec: Spec, layers: Mapping[str, str], settings: Settings, number: int, seed: int, benchmark: str
+) -> dict[str, Any]:
+    """What a draw says of a trial. Precedence of a hyperparameter: field default < preset < network < benchmark < drawn
+    < given for all < written beside the algorithm."""
+    found = drawn(spec, settings, number, seed, benchmark)
+    given = {name for name, origin in settings.origins.items() if origin == "given"}
+    values = {name: value for name, value in found.items() if name not in {*given, *settings.hyperparameters}}
+    algorithm = spec.create({**settings.given_to_all(), **values})
+    return {
+        "hyperparameters": {name: getattr(algorithm, name) for name in hypers(type(algorithm))},
+        "origins": {**layers, **dict.fromkeys(values.keys() - spec.settings.keys(), f"draw {number}")},
+        "draw": number,
+        **{name: values[name] for name in SEARCHED if name in values},
+    }
 
 
 def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
@@ -75,12 +88,6 @@ def _weights(weights: str) -> dict[str, str]:
     from domainwise.weights import weights_sha256
 
     return {"weights": weights_sha256(Path(weights)), "weights_file": str(Path(weights).absolute())}
-
-
-def resolved(spec: Spec, settings: Settings) -> dict[str, Any]:
-    """Every hyperparameter: field default < preset < network < benchmark < given for all < written beside it."""
-    algorithm = spec.create(settings.given_to_all())
-    return {name: getattr(algorithm, name) for name in hypers(type(algorithm))}
 
 
 def origins(spec: Spec, settings: Settings) -> dict[str, str]:

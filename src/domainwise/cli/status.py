@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def status(folder: Annotated[Path, typer.Argument(help="A folder that compare, sweep or run is working in.")]) -> None:
+    """Say how far the work in a folder is: done, running, failed, and the time left. Also from another terminal."""
+    from domainwise.cli.progress import lasting
+    from domainwise.sweep.status import describe, status as read
+
+    found = read(folder)
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(found.ended.items(), reverse=True)) or "none"
+    print(f"ended    {counts}")
+    print(f"running  {len(found.running)}")
+    for one in found.running:
+        print(f"         {one.name}: step {one.step} of {one.steps} ({one.where})")
+    print(f"waiting  {found.waiting} of the {found.asked} that were asked for last")
+    if found.seconds is not None:
+        print(f"rate     {lasting(found.seconds)} a trial, {len(found.running)} at once")
+    if found.waiting or found.running:
+        print(f"left     {'unknown' if found.left is None else 'about ' + lasting(found.left)}")
+    for outcome in found.troubles[-MOST:]:
+        print(f"{outcome.result['status']}: {describe(outcome.trial)}: {outcome.result['message']}")
+    if len(found.troubles) > MOST:
+        print(f"... and {len(found.troubles) - MOST} more; domainwise report {folder} lists them all")
+
+
+MOST = 10  # sentences about what went wrong

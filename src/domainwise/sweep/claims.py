@@ -1,0 +1,143 @@
+"""Who works on which trial, so that several processes on one folder share the work.
+
+A claim is a small file that its holder writes anew every few seconds. It only avoids double work and says how far a
+trial is: that a result appears once rests on how it is published, never on a claim.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import threading
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from domainwise.trial import Trial
+
+BEAT = 2.0  # seconds between two signs of life
+STALE = 30.0  # seconds without one after which the trial is anybody's
+
+
+class Lost(BaseException):
+    """Another process has taken the trial over: this one gave no sign of life for too long. Not an error of it."""
+
+
+class Claim:
+    """This process's claim on a trial, kept alive by a thread until it is released."""
+
+    def __init__(self, folder: Path, trial: Trial) -> None:
+        self.path = _path(folder, trial.id)
+        self.token, self.lost, self.step, self.steps = uuid.uuid4().hex, False, 0, trial.steps
+        self._released = threading.Event()
+        self._writing = threading.Lock()
+
+    def take(self) -> bool:
+        self.path.parent.mkdir(exist_ok=True)
+        try:
+            with self.path.open("x", encoding="utf-8") as file:
+                file.write(self._content())
+        except FileExistsError:
+            return False
+        threading.Thread(target=self._beat, daemon=True).start()
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._released.set()
+        with self._writing, suppress(OSError):
+            if read(self.path).get("token") == self.token:
+                self.path.unlink()
+
+    def heard(self, event: dict[str, Any]) -> None:
+        """Take note of how far the trial is; ends it where the claim is no longer ours."""
+        self.step = event.get("step", self.step)
+        if self.lost:
+            raise Lost
+
+    def _beat(self) -> None:
+        while not self._released.wait(BEAT):
+            with self._writing, suppress(OSError):  # a full disk is for the trial itself to report
+                if self._released.is_set():
+                    return
+                if read(self.path).get("token") != self.token:
+                    self.lost = True
+                    return
+                temporary = self.path.with_name(f".{self.token}")
+                temporary.write_text(self._content(), encoding="utf-8")
+                temporary.replace(self.path)
+
+    def _content(self) -> str:
+        about = {"token": self.token, "machine": machine(), "process": os.getpid()}
+        return json.dumps({**about, "step": self.step, "steps": self.steps}) + "\n"
+
+
+class Claims:
+    """The claims of others, as this process sees them. Times are those of its own clock, which only goes forward."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._seen: dict[str, tuple[int, float]] = {}  # what a claim looked like, and since when
+
+    def free(self, id: str) -> bool:
+        """Whether nobody is at this trial, as far as can be told; what a dead process has left is cleared away."""
+        path = _path(self.folder, id)
+        try:
+            stamp = path.stat().st_mtime_ns
+        except OSError:
+            return True
+        before, since = self._seen.get(id, (None, 0.0))
+        if stamp != before:
+            self._seen[id] = stamp, time.monotonic()
+        elif time.monotonic() - since > STALE:
+            return _cleared(path)
+        return _dead(read(path)) and _cleared(path)
+
+
+def machine() -> str:
+    """Where a process number means something: this machine, and within it this container."""
+    with suppress(OSError):
+        return f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}"
+    return platform.node()
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A claim; nothing where it is gone, or not whole."""
+    with suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _path(folder: Path, id: str) -> Path:
+    return folder / "claims" / id
+
+
+def _cleared(path: Path) -> bool:
+    """Moved away first, as only one process can: it may be about to be taken by somebody else."""
+    aside = path.with_name(f".{uuid.uuid4().hex}")
+    with suppress(OSError):
+        path.rename(aside)
+        aside.unlink()
+    return not path.exists()
+
+
+def _dead(about: dict[str, Any]) -> bool:
+    if not about or about["machine"] != machine() or os.name == "nt":  # on Windows, signal 0 would end the process
+        return False
+    with suppress(OSError, IndexError):
+        if Path(f"/proc/{about['process']}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return True  # it has ended, and nobody has asked for its exit code yet
+    try:
+        os.kill(about["process"], 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

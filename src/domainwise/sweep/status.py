@@ -1,0 +1,122 @@
+"""How far the work in a folder is: what has ended, what is running, and how long the rest will take."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
+from typing import Any
+
+from domainwise.errors import InputError
+from domainwise.records import publish
+from domainwise.results import Outcome, outcomes
+from domainwise.sweep.claims import STALE, read
+from domainwise.sweep.folder import is_ours
+from domainwise.trial import Trial
+
+PLAN = "plan.json"
+
+
+@dataclass(frozen=True)
+class Running:
+    id: str
+    name: str  # "erm on photo, seed 0"
+    step: int
+    steps: int
+    where: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """``asked`` is what was asked for last; trials of earlier requests count where they have ended."""
+
+    asked: int
+    ended: Mapping[str, int]  # "finished", "diverged", "failed": how many
+    running: Sequence[Running]
+    waiting: int
+    seconds: float | None  # of one trial, on average; None before the first has ended
+    troubles: Sequence[Outcome]
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until all is done, at the pace of those that are running; None where it cannot be told."""
+        if self.seconds is None or not self.running:
+            return None
+        begun = sum(1 - one.step / one.steps for one in self.running)
+        return (self.waiting + begun) * self.seconds / len(self.running)
+
+
+def status(folder: Path) -> Status:
+    if not is_ours(folder):
+        raise InputError(f"{folder} is not a folder that domainwise has worked in: give the one after -o")
+    asked: dict[str, str] = {}
+    with suppress(OSError, ValueError):
+        asked = json.loads((folder / PLAN).read_text(encoding="utf-8"))["trials"]
+    found = outcomes(folder)
+    done = {outcome.trial.id for outcome in found}
+    running = [one for one in working(folder, asked) if one.id not in done]
+    return Status(
+        asked=len(asked),
+        ended=Counter(outcome.result["status"] for outcome in found),
+        running=running,
+        waiting=len(asked.keys() - done - {one.id for one in running}),
+        seconds=pace(found),
+        troubles=[outcome for outcome in found if outcome.result["status"] != "finished"],
+    )
+
+
+def write_plan(folder: Path, trials: Iterable[Trial]) -> None:
+    publish(folder / PLAN, {"trials": {trial.id: describe(trial) for trial in trials}})
+
+
+def describe(trial: Trial) -> str:
+    draw = f", draw {trial.draw}" if trial.draw else ""
+    return f"{trial.label or trial.algorithm} on {'+'.join(trial.targets)}, seed {trial.seed}{draw}"
+
+
+def pace(found: Iterable[Outcome]) -> float | None:
+    """Seconds of a trial, measured on those that have finished."""
+    seconds = [outcome.result["seconds"] for outcome in found if outcome.result["status"] == "finished"]
+    return fmean(seconds) if seconds else None
+
+
+def estimate(missing: Sequence[Trial], found: Iterable[Outcome], at_once: int) -> float | None:
+    """Seconds that trials will take, from those that have finished: of the same algorithm where there are some."""
+    rates: dict[str, list[float]] = {}
+    for outcome in found:
+        if outcome.result["status"] == "finished":
+            rate = outcome.result["seconds"] / outcome.trial.steps
+            rates.setdefault(outcome.trial.algorithm, []).append(rate)
+    if not rates:
+        return None
+    overall = fmean(fmean(known) for known in rates.values())
+    own = {name: fmean(known) for name, known in rates.items()}
+    return sum(own.get(trial.algorithm, overall) * trial.steps for trial in missing) / at_once
+
+
+def working(folder: Path, names: Mapping[str, str] = MappingProxyType({})) -> list[Running]:
+    """What some process is at just now, as far as can be told."""
+    found = []
+    for path in sorted((folder / "claims").glob("[!.]*")):
+        about = read(path)
+        if about and not _silent(path):
+            found.append(_described(path.name, names.get(path.name, path.name), about))
+    return found
+
+
+def _described(id: str, name: str, about: Mapping[str, Any]) -> Running:
+    where = f"process {about['process']} on {about['machine'].split()[0]}"
+    return Running(id, name, about["step"], about["steps"], where)
+
+
+def _silent(path: Path) -> bool:
+    """Whether a claim has had no sign of life for long. Only what is shown depends on it, so any clock will do."""
+    with suppress(OSError):
+        return abs(time.time() - path.stat().st_mtime) > STALE
+    return True

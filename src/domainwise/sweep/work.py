@@ -1,0 +1,40 @@
+"""One trial for one of several processes that may want it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from domainwise.capture import Fast
+from domainwise.data.domains import Domains
+from domainwise.sweep.claims import Claim, Lost
+from domainwise.sweep.execute import Watch, execute
+from domainwise.sweep.folder import ended
+from domainwise.trial import Trial
+
+
+def work(
+    trial: Trial, data: Domains, folder: Path, *, device: str, fast: Fast, keep: bool, watch: Watch
+) -> dict[str, Any]:
+    """Run a trial unless it has ended already, or another process is at it.
+
+    Returns an event: {"result": ...}, with "elsewhere" where another process came to it; or {"taken": True}.
+    """
+    path = folder / "trials" / trial.id
+    claim = Claim(folder, trial)
+    if not claim.take():
+        result = ended(path)
+        return {"result": result, "elsewhere": True} if result else {"taken": True}
+
+    def listen(trial: Trial, event: dict[str, Any]) -> None:
+        claim.heard(event)
+        watch(trial, event)
+
+    with claim:
+        if result := ended(path):  # since the driver looked
+            return {"result": result, "elsewhere": True}
+        watch(trial, {"step": 0})
+        with suppress(Lost):
+            return {"result": execute(trial, data, path, device=device, fast=fast, keep=keep, watch=listen)}
+    return {"taken": True}

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from made_data import stripes
+
+from domainwise import InputError, compare
+from domainwise.algorithms import parse
+from domainwise.api import Results, prepare
+from domainwise.settings import resolve
+from domainwise.sweep import claims
+from domainwise.sweep.claims import Claim, Claims
+from domainwise.sweep.engine import Engine
+from domainwise.sweep.folder import publish_once
+from domainwise.sweep.plan import plan
+from domainwise.sweep.work import work
+from domainwise.trial import Trial
+
+DATA = stripes()
+posix = pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL on Windows")
+
+
+def planned(algorithms: str = "erm", *, seeds: int = 1, draws: int = 1, **given: object) -> list[Trial]:
+    return plan(DATA, parse(algorithms), [("c",)], range(seeds), resolve(given={"steps": 4, **given}), draws=draws)
+
+
+def dead_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def left_behind(folder: Path, trial: Trial, **about: object) -> Path:
+    """The claim of a process that is no more."""
+    claim = Claim(folder, trial)
+    claim.path.parent.mkdir(parents=True, exist_ok=True)
+    claim.path.write_text(json.dumps({**json.loads(claim._content()), **about}))
+    return claim.path
+
+
+def test_the_first_draw_is_the_defaults_and_the_others_are_drawn() -> None:
+    first, second = planned(draws=2)
+    assert (first.id, first.draw) == (planned()[0].id, 0)
+    assert second.draw == 1
+    assert second.label == first.label
+    assert second.hyperparameters["lr"] != first.hyperparameters["lr"]
+    assert (second.batch, second.origins["batch"]) != (first.batch, first.origins["batch"])
+
+
+def test_what_is_given_or_written_is_not_searched() -> None:
+    *_, last = planned("arith(inner_lr=0.5)", draws=3, lr=0.25, batch=7)
+    assert (last.draw, last.batch) == (2, 7)
+    assert (last.hyperparameters["lr"], last.hyperparameters["inner_lr"]) == (0.25, 0.5)
+    assert last.origins["inner_lr"].startswith("written")
+
+
+def test_of_the_draws_of_one_seed_the_best_validated_is_reported(tmp_path: Path) -> None:
+    results = compare(DATA, "erm", targets="c", seeds=1, draws=3, steps=2, output=tmp_path)
+    assert len(results.outcomes) == 3
+    best = max(results.outcomes, key=lambda outcome: outcome.result["selected"]["validation"])
+    opened = Results.open(tmp_path)
+    (row,) = json.loads(opened.table("json"))["rows"]
+    assert row["cells"][0]["mean"] == best.result["selected"]["target"]
+    assert {outcome.trial.label for outcome in opened.outcomes} == {"erm"}
+
+
+def test_draws_must_be_some(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="draws says how many"):
+        prepare(DATA, "erm", draws=0, output=tmp_path)
+
+
+def test_a_result_is_published_once(tmp_path: Path) -> None:
+    assert publish_once(tmp_path / "result.json", {"by": 1})
+    assert not publish_once(tmp_path / "result.json", {"by": 2})
+    assert json.loads((tmp_path / "result.json").read_text()) == {"by": 1}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_claim_keeps_others_away_until_it_is_released(tmp_path: Path) -> None:
+    (trial,) = planned()
+    claim = Claim(tmp_path, trial)
+    with claim:
+        assert claim.take()
+        assert not Claim(tmp_path, trial).take()
+        assert not Claims(tmp_path).free(trial.id)
+    assert Claims(tmp_path).free(trial.id)
+
+
+@posix
+def test_the_claim_of_a_dead_process_is_free_at_once(tmp_path: Path) -> None:
+    (trial,) = planned()
+    left_behind(tmp_path, trial, process=dead_process())
+    assert Claims(tmp_path).free(trial.id)
+
+
+@pytest.mark.parametrize("clock", [-1e6, 0, 1e6])
+def test_a_claim_without_a_sign_of_life_is_free_whatever_the_clocks_say(tmp_path: Path, monkeypatch, clock) -> None:
+    (trial,) = planned()
+    path = left_behind(tmp_path, trial, machine="elsewhere")
+    os.utime(path, (time.time() + clock, time.time() + clock))
+    monkeypatch.setattr(claims, "STALE", 0.2)
+    others = Claims(tmp_path)
+    assert not others.free(trial.id)
+    time.sleep(0.1)
+    os.utime(path)  # a sign of life
+    assert not others.free(trial.id)
+    time.sleep(0.15)
+    assert not others.free(trial.id)
+    time.sleep(0.15)
+    assert others.free(trial.id)
+
+
+def test_who_has_lost_a_claim_stops_and_publishes_nothing(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(claims, "BEAT", 0.01)
+    (trial,) = planned(steps=100_000)
+
+    def take_over(trial: Trial, event: dict) -> None:
+        left_behind(tmp_path, trial, token="another")
+
+    event = work(trial, DATA, tmp_path, device="cpu", fast=Engine().fast, keep=False, watch=take_over)
+    assert event == {"taken": True}
+    assert not (tmp_path / "trials" / trial.id / "result.json").exists()
+    assert claims.read(tmp_path / "claims" / trial.id)["token"] == "another"
+
+
+HANGS = """
+import time
+from domainwise.algorithms import Algorithm, algorithm
+
+@algorithm
+class Hangs(Algorithm):
+    def update(self, batches):
+        time.sleep(600)
+"""
+
+
+def test_a_trial_that_hangs_is_ended_and_the_others_go_on(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS)
+    specs = f"{tmp_path / 'hangs.py'}:Hangs,erm"
+    results = compare(DATA, specs, targets="c", seeds=1, steps=4, output=tmp_path / "out", processes=2, timeout=6)
+    (troubled,) = results.troubled
+    assert len(results.outcomes) == 2
+    assert troubled.trial.label == "Hangs"
+    assert troubled.result["message"] == "it took longer than 6 s and was ended"
+
+
+DRIVER = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from made_data import stripes
+from domainwise import compare
+
+def say(trial, event):
+    if "result" in event and "elsewhere" not in event:
+        with Path({log!r}).open("a") as file:
+            file.write(trial.id + "\\n")
+
+compare(stripes(), "erm,arith", targets="all", seeds=2, steps={steps}, output={out!r}, processes=2, watch=say)
+"""
+
+
+def driver(folder: Path, steps: int = 80) -> subprocess.Popen[bytes]:
+    names = {"tests": str(Path(__file__).parent), "log": str(folder / "log"), "out": str(folder / "out")}
+    program = DRIVER.format(**names, steps=steps)
+    return subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+
+
+def workers(folder: Path) -> list[int]:
+    found = (claims.read(path).get("process") for path in (folder / "out" / "claims").glob("[!.]*"))
+    return [process for process in found if process]
+
+
+@posix
+def test_two_drivers_with_workers_killed_at_random_lose_nothing_and_do_nothing_twice(tmp_path: Path) -> None:
+    dice = random.Random(0)
+    drivers = [driver(tmp_path), driver(tmp_path)]
+    killed = 0
+    while any(one.poll() is None for one in drivers):
+        time.sleep(0.1)
+        if killed < 3 and (found := workers(tmp_path)):
+            os.kill(dice.choice(found), signal.SIGKILL)
+            killed += 1
+    assert killed == 3
+    assert [one.returncode for one in drivers] == [0, 0]
+    said = (tmp_path / "log").read_text().splitlines()
+    results = Results.open(tmp_path / "out")
+    assert len(results.outcomes) == 12
+    assert not results.troubled
+    assert sorted(said) == sorted(outcome.trial.id for outcome in results.outcomes)
+
+
+@posix
+def test_a_killed_driver_leaves_no_worker_and_another_goes_on(tmp_path: Path) -> None:
+    first = driver(tmp_path)
+    while len(list((tmp_path / "out" / "trials").glob("*/result.json"))) < 1:
+        time.sleep(0.1)
+    orphans = workers(tmp_path)
+    first.kill()
+    first.wait()
+    started = time.monotonic()
+    assert driver(tmp_path).wait() == 0
+    assert not any(Path(f"/proc/{process}").exists() for process in orphans if sys.platform == "linux")
+    assert len(Results.open(tmp_path / "out").outcomes) == 12
+    assert not list((tmp_path / "out" / "claims").iterdir())
+    assert time.monotonic() - started < 60
