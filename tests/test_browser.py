@@ -8,7 +8,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+from made_counts import count
 from made_outcomes import Study
 from PIL import Image
 
@@ -41,6 +43,16 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for at, target in enumerate(domains[:4]):
         study.add("erm", 0.7 + at / 100, (target,)).add("arith", 0.72 - at / 100, (target,), label=f"arith({SCRIPT})")
     study.add("irm", targets=("sketch",), status="diverged", ended=120)
+    return write(study.outcomes, folder / "report.html")
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with every section that counts give, for classes with more of them than a phone is wide."""
+    folder = tmp_path_factory.mktemp("counted")
+    study = Study(folder).add("erm").add("arith")
+    confusion = (np.eye(18, dtype=int) * 8 + 1).tolist()
+    count(study, confusion, confusion)
     return write(study.outcomes, folder / "report.html")
 
 
@@ -88,6 +100,18 @@ def test_pictures_have_a_size(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_makes_the_page_scroll_sideways(page: Path, tmp_path: Path, width: int) -> None:
     assert int(asked(tmp_path, page, width, "frame.documentElement.scrollWidth")) == width
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_matrices_and_diagrams_fit_and_have_a_size(counted: Path, tmp_path: Path, width: int) -> None:
+    script = (
+        "[frame.documentElement.scrollWidth, ...[...frame.querySelectorAll('.small figure svg')]"
+        ".map(s => Math.round(s.getBoundingClientRect().height))].join()"
+    )
+    across, *heights = [int(number) for number in asked(tmp_path, counted, width, script).split(",")]
+    assert across == width
+    assert len(heights) == 2 + 2  # a matrix and a diagram for each algorithm
+    assert all(100 < height < 300 for height in heights)
 
 
 def test_a_click_on_a_heading_sorts_the_trials(page: Path, tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError
-from domainwise.report import facts, figures
-from domainwise.report.grid import arrange
+from domainwise.report import calibration, classes, facts, figures
+from domainwise.report.grid import Grid, arrange
 from domainwise.report.headline import headline
+from domainwise.report.measures import COLUMNS, measured
 from domainwise.report.tables import accuracy_table, percent
+from domainwise.report.tallies import class_names, tallies
 from domainwise.results import Outcome
 
 
@@ -63,18 +65,35 @@ def _digest(script: str) -> str:
 
 def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     grid, table = arrange(outcomes), accuracy_table(outcomes)
-    looks = figures.styles(grid)
+    drawn = figures.legible(grid, table)
     return {
         "headline": headline(table),
         "asked": facts.asked(outcomes),
         "table": table,
-        "legend": looks,
         "accuracies": figures.accuracies(table),
-        "curves": figures.learning_curves(grid),
-        "banded": len(looks) <= figures.BANDS,
+        "legend": figures.styles(drawn),
+        "curves": figures.learning_curves(drawn),
+        "banded": len(drawn) <= figures.BANDS,
+        "undrawn": len(grid) - len(drawn),
+        **_counted(grid),
         "lines": facts.lines(outcomes),
         "settings": facts.settings(outcomes),
         "versions": facts.versions(outcomes),
         "hyperparameters": facts.hyperparameters(outcomes),
         "main_part": facts.listed(f"{1 - outcome.trial.holdout:.0%}" for outcome in outcomes),
+    }
+
+
+def _counted(grid: Grid) -> dict[str, Any]:
+    """From what the selected models made of every class; empty where trials have no counts."""
+    found = tallies(grid)
+    names = {target: class_names(grid, found, target) for target in next(iter(grid.values()), {})}
+    return {
+        "measures": measured(grid),
+        "measure_names": list(COLUMNS.values()),
+        "classes": classes.recognised(found, names),
+        "matrices": classes.matrices(found, names),
+        "pairs": classes.confused(found, names),
+        "calibration": calibration.errors(found),
+        "diagrams": calibration.diagrams(found),
     }

@@ -22,12 +22,16 @@ class Fact:
 
 def asked(outcomes: Sequence[Outcome]) -> list[Fact]:
     """The size of the comparison, for the top of a page."""
-    trials = [outcome.trial for outcome in outcomes]
-    counted = Counter(outcome.result["status"] for outcome in outcomes)
-    seconds = sum(outcome.result.get("seconds") or 0.0 for outcome in outcomes)
+    ran = [
+        outcome for outcome in outcomes if not outcome.averaged
+    ]  # an averaged model comes with a run, not of its own
+    trials = [outcome.trial for outcome in ran]
+    counted = Counter(outcome.result["status"] for outcome in ran)
+    seconds = sum(outcome.result.get("seconds") or 0.0 for outcome in ran)
+    beside = "; each with its weights averaged beside it" if len(ran) < len(outcomes) else ""
     return [
         Fact("Data", listed(trial.data for trial in trials)),
-        _counted("Algorithms", ordered(label(trial) for trial in trials)),
+        _counted("Algorithms", ordered(label(trial) for trial in trials), beside),
         _counted("Targets", natural(target(trial) for trial in trials)),
         _counted("Seeds", natural(str(trial.seed) for trial in trials)),
         Fact("Steps", listed(str(trial.steps) for trial in trials)),
@@ -36,8 +40,8 @@ def asked(outcomes: Sequence[Outcome]) -> list[Fact]:
     ]
 
 
-def _counted(name: str, found: Sequence[str]) -> Fact:
-    return Fact(name, str(len(found)), ", ".join(found))
+def _counted(name: str, found: Sequence[str], beside: str = "") -> Fact:
+    return Fact(name, str(len(found)), ", ".join(found) + beside)
 
 
 def listed(values: Iterable[str], most: int = 4) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DASHES = ("", "5 2", "1.5 1.5", "6 2 1.5 2")
+CURVES = 8  # algorithms in one panel of learning curves: with more, no eye follows any
 BANDS = 7  # with more algorithms than this, their bands would hide each other
 
 Measure = Callable[[Record, Sequence[str]], float | None]
@@ -92,6 +93,24 @@ def _draw_accuracies(looks: Mapping[str, Style], cells: Sequence[Cell], axes: Ax
 def _shortened(name: str) -> str:
     name = " ".join(name.split())
     return name if len(name) <= 24 else name[:23] + "…"
+
+
+def legible(grid: Grid, table: Table) -> Grid:
+    """As many algorithms as can be told apart in one panel: the baseline and those best on average, in their order.
+
+    What is averaged at the end of a run has one record and no course: it comes last.
+    """
+    if len(grid) <= CURVES:
+        return grid
+    means = {row.algorithm: row.cells[-2].mean or 0.0 for row in table.rows}
+    courses = {name: any(_has_course(one) for group in groups.values() for one in group.values())
+               for name, groups in grid.items()}  # fmt: skip
+    best = sorted(grid, key=lambda name: (not courses[name], name != "erm", -means[name]))[:CURVES]
+    return {name: groups for name, groups in grid.items() if name in best}
+
+
+def _has_course(outcome: Outcome) -> bool:
+    return len(outcome.records()) > 1
 
 
 def learning_curves(grid: Grid) -> dict[str, list[Panel]]:

@@ -1,0 +1,93 @@
+"""The drawings of a weighted walk, computed from bowls: the fan of directions, the weight rows, where methods end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from domainwise.analysis.quadratic import STRATEGIES, Bowls, displacement, fan, visited
+from domainwise.report.svg import COLOURS, INK, Panel, panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LOOKS = {"ERM": INK, "MLDG": COLOURS[3], "MAML": COLOURS[4], "Fish": COLOURS[1], "Arith": COLOURS[0]}
+
+
+def fan_figure(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int) -> Panel:
+    """Rays are directions of weighted walks; the arrow of Arith ends at the mean of the three models visited."""
+    described = "The fan of directions that a weighted walk can take, with those of Fish, MAML and Arith"
+    return panel("directions of a weighted walk", described, 3.4, partial(_fan, bowls, start, inner_lr, inner_steps))
+
+
+def _fan(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int, axes: Axes) -> None:
+    legs = [(domain,) for domain in range(len(bowls))]
+    longer = (len(bowls) + 1) / 2  # weights that sum to one lead Arith to this share of the mean of the models
+    for tip in (start + longer * fan(bowls, start, inner_lr, inner_steps)).tolist():
+        axes.plot([start[0], tip[0]], [start[1], tip[1]], color=COLOURS[4], linewidth=0.5, alpha=0.45)
+    models = visited(bowls, start, legs, inner_lr, inner_steps)
+    axes.plot(*models.T.tolist(), "o--", color=INK, linewidth=0.8, markersize=3, markeredgewidth=0)
+    for name in ("MAML", "Fish", "Arith"):
+        move = displacement(bowls, start, legs, STRATEGIES[name].combine, inner_lr, inner_steps)
+        to = start + longer * move
+        arrow = {"arrowstyle": "->", "color": LOOKS[name], "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", _point(to), _point(start), arrowprops=arrow)
+        axes.plot([], [], color=LOOKS[name], label=name)
+    _landmarks(bowls, axes)
+
+
+def path_figure(bowls: Bowls, paths: Mapping[str, Tensor]) -> Panel:
+    """Thin lines are the paths from their common start; a dot is where a method ends, on average."""
+    described = f"Paths of {', '.join(paths)} between the optima of {len(bowls)} domains, and where they end"
+    return panel("where methods end", described, 3.4, partial(_paths, bowls, paths))
+
+
+def _paths(bowls: Bowls, paths: Mapping[str, Tensor], axes: Axes) -> None:
+    for name, places in paths.items():
+        axes.plot(*places[:60].T.tolist(), color=LOOKS[name], linewidth=0.6, alpha=0.6)
+        mean = places[len(places) // 2 :].mean(0)
+        axes.plot(*mean[:, None].tolist(), "o", color=LOOKS[name], markersize=6, markeredgewidth=0, label=name)
+    _landmarks(bowls, axes)
+
+
+def _landmarks(bowls: Bowls, axes: Axes) -> None:
+    axes.plot(*bowls.centres.T.tolist(), "^", color=INK, markersize=7, markeredgewidth=0)
+    for number, centre in enumerate(bowls.centres, 1):
+        axes.annotate(f"optimum {number}", _point(centre), (0, 6), textcoords="offset points", ha="center")
+    axes.plot(*bowls.centroid[:, None].tolist(), "*", color=INK, markersize=10, markeredgewidth=0, label="centroid")
+    axes.set_aspect("equal")
+    axes.margins(0.12)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _point(place: Tensor) -> tuple[float, float]:
+    return float(place[0]), float(place[1])
+
+
+def weights_figure(domains: int = 3) -> Panel:
+    """A row for every strategy, a box for every leg, as wide as the domains in it are many."""
+    described = f"Weights of the legs of each strategy over {domains} domains"
+    return panel("weights of the legs", described, 0.5 + 0.42 * len(STRATEGIES), partial(_weights, domains))
+
+
+def _weights(domains: int, axes: Axes) -> None:
+    from matplotlib.patches import Rectangle
+
+    for row, (name, strategy) in enumerate(STRATEGIES.items()):
+        left = 0
+        for leg, weight in zip(strategy.deal(range(domains)), strategy.weights(domains), strict=True):
+            box = (left + 0.04, row - 0.36)
+            fill = Rectangle(
+                box, len(leg) - 0.08, 0.72, facecolor=LOOKS[name], alpha=0.12 + 0.5 * weight, edgecolor="none"
+            )
+            axes.add_patch(fill)
+            axes.text(left + len(leg) / 2, row, f"{weight:.2g}", ha="center", va="center")
+            left += len(leg)
+    axes.set_xlim(0, domains)
+    axes.set_ylim(len(STRATEGIES) - 0.5, -0.5)
+    axes.set_yticks(range(len(STRATEGIES)), list(STRATEGIES))
+    axes.set_xticks([i + 0.5 for i in range(domains)], [f"domain {i + 1}" for i in range(domains)])
+    axes.grid(False)

@@ -1,0 +1,90 @@
+"""What the selected models made of every class, from the counts that trials leave beside their results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from domainwise.report.grid import Grid, accuracy
+from domainwise.results import Outcome
+
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Over the targets' main parts. ``confusion[i, j]``: images of class i that were taken for class j."""
+
+    confusion: Numbers  # (classes, classes)
+    bins: Numbers  # (3, bins): images in each bin of confidence, the sum of their confidences, how many were right
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.confusion + other.confusion, self.bins + other.bins)
+
+    @cached_property
+    def shares(self) -> Numbers:
+        """``confusion`` as shares of the images of each class; nan for a class that has none."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.confusion / self.confusion.sum(1, keepdims=True))
+
+    @property
+    def calibration_error(self) -> float:
+        count, confidence, correct = self.bins
+        return float(np.abs(confidence - correct).sum() / count.sum())
+
+
+Tallies = Mapping[str, Mapping[str, Sequence[Tally]]]  # algorithm -> target -> its seeds
+
+
+def tallies(grid: Grid) -> Tallies:
+    """Of the trials that have counts; those read from other programs' files have none."""
+    files: dict[Path, dict[str, Any]] = {}
+    return {
+        name: {
+            target: [found for one in group.values() if (found := _tally(one, files)) is not None]
+            for target, group in groups.items()
+        }
+        for name, groups in grid.items()
+    }
+
+
+def _tally(outcome: Outcome, files: dict[Path, dict[str, Any]]) -> Tally | None:
+    if outcome.folder not in files:
+        file = outcome.folder / "counts.json"
+        files[outcome.folder] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    counts = files[outcome.folder]
+    # beside the "model" there is at most one other, under the name of the averager
+    domains: dict[str, Any] = next((counts[name] for name in counts if outcome.averaged != (name == "model")), {})
+    if accuracy(outcome) is None:
+        return None
+    parts = [domains[name]["main"] for name in outcome.trial.targets if name in domains]
+    found = [_of_part(part) for part in parts if "confusion" in part]
+    return sum(found[1:], found[0]) if found else None
+
+
+def _of_part(part: Mapping[str, Any]) -> Tally:
+    bins = [part["calibration"][row] for row in ("count", "confidence", "correct")]
+    return Tally(np.asarray(part["confusion"], float), np.asarray(bins, float))
+
+
+def pooled(seeds: Sequence[Tally]) -> Tally | None:
+    return sum(seeds[1:], seeds[0]) if seeds else None
+
+
+def class_names(grid: Grid, found: Tallies, target: str) -> list[str]:
+    """As a saved model knows them, otherwise numbers."""
+    many = max((len(one.confusion) for groups in found.values() for one in groups[target]), default=0)
+    for outcome in (one for groups in grid.values() for one in groups[target].values()):
+        config = outcome.folder / "best" / "config.json"
+        if config.is_file():
+            names = [str(name) for name in json.loads(config.read_text(encoding="utf-8"))["classes"]]
+            if len(names) == many:
+                return names
+    return [str(number) for number in range(many)]

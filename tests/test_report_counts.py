@@ -1,0 +1,146 @@
+"""Sections that come from counts: classes, confusion, calibration and the measures beside accuracy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from made_counts import count
+from made_outcomes import Study
+
+from domainwise import records
+from domainwise.report import calibration, classes
+from domainwise.report.document import render
+from domainwise.report.figures import CURVES, legible
+from domainwise.report.grid import Grid, arrange
+from domainwise.report.measures import measured
+from domainwise.report.tables import accuracy_table
+from domainwise.report.tallies import Tallies, class_names, tallies
+from domainwise.results import variants
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+def arranged(study: Study) -> tuple[Grid, Tallies]:
+    grid = arrange(list(variants(study.outcomes)))
+    return grid, tallies(grid)
+
+
+NAMES = {"75": ["cat", "dog"]}
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    """Two seeds of one algorithm: 5 of 10 and 9 of 10 cats recognised, all dogs."""
+    made = Study(tmp_path).add(seed=0).add(seed=1)
+    count(made, [[5, 5], [0, 10]], [[9, 1], [0, 20]])
+    return made
+
+
+def test_a_class_is_as_well_recognised_as_the_mean_over_seeds_says(study: Study) -> None:
+    _, found = arranged(study)
+    assert classes.recognised(found, NAMES)["75"] == classes.Heat(["cat", "dog"], {"erm": [0.7, 1.0]})
+
+
+def test_a_class_without_images_has_no_share(tmp_path: Path) -> None:
+    study = Study(tmp_path).add()
+    count(study, [[0, 0], [5, 5]])
+    _, found = arranged(study)
+    assert classes.recognised(found, NAMES)["75"].rows["erm"] == [None, 0.5]
+
+
+def test_a_matrix_is_over_all_seeds_and_has_a_cell_for_every_confusion(study: Study) -> None:
+    _, found = arranged(study)
+    (panel,) = classes.matrices(found, NAMES)["75"]
+    cells = [one for one in ElementTree.fromstring(panel.svg).iter() if one.get("class")]
+    assert [(one.get("class"), one.get("x"), one.get("y")) for one in cells] == [
+        ("right", "0", "0"), ("wrong", "1", "0"), ("right", "1", "1"),
+    ]  # fmt: skip
+    assert [one.get("fill-opacity") for one in cells] == [f"{share**0.7:.2f}" for share in (0.7, 0.3, 1.0)]
+
+
+def test_of_many_classes_the_hardest_and_the_pairs_most_confused_are_shown(tmp_path: Path) -> None:
+    many = classes.MOST + 5
+    confusion = 10 * np.eye(many, dtype=int)
+    confusion[3, 3], confusion[3, 7] = 4, 6
+    study = Study(tmp_path).add()
+    count(study, confusion.tolist())
+    grid, found = arranged(study)
+    names = {"75": class_names(grid, found, "75")}
+    heat = classes.recognised(found, names)["75"]
+    assert (heat.columns[0], heat.rows["erm"][0], len(heat.columns), heat.left_out) == ("3", 0.4, classes.MOST, 5)
+    pairs = classes.confused(found, names)["75"]
+    assert (pairs.columns[0], pairs.rows["erm"][0]) == ("3 → 7", 0.6)
+    assert not classes.matrices(found, names)
+    assert "3 → 7" in render(study.outcomes)
+
+
+def test_calibration_errors_are_means_over_seeds_of_each_trials_own(study: Study) -> None:
+    _, found = arranged(study)
+    error = (abs(0.9 - 15 / 20) + abs(0.9 - 29 / 30)) / 2
+    assert calibration.errors(found)["erm"] == pytest.approx([error, error])
+
+
+def test_a_reliability_diagram_has_its_dot_where_confidence_and_accuracy_meet(study: Study) -> None:
+    _, found = arranged(study)
+    (panel,) = calibration.diagrams(found)
+    (dot,) = [one for one in ElementTree.fromstring(panel.svg).iter() if one.tag.endswith("circle")]
+    assert float(dot.get("cx", 0)) == pytest.approx(calibration.LEFT + 0.9 * calibration.WIDTH, abs=0.1)
+    assert float(dot.get("cy", 0)) == pytest.approx((1 - 44 / 50) * calibration.HEIGHT, abs=0.1)
+
+
+def test_measures_are_means_over_trials_with_the_domain_most_often_the_worst(study: Study) -> None:
+    grid, _ = arranged(study)
+    (row,) = measured(grid)
+    assert row.values[1] == pytest.approx((0.75 + 0.95) / 2)  # balanced accuracy
+    assert (row.values[4], row.worst, row.often) == (0.25, "15", "2 of 2")
+
+
+def test_an_averaged_model_has_its_own_counts(tmp_path: Path) -> None:
+    study = Study(tmp_path).add(label="erm", average="swad")
+    count(study, [[5, 5], [0, 10]], averager="swad")
+    _, found = arranged(study)
+    assert classes.recognised(found, NAMES)["75"].rows == {"erm": [0.5, 1.0], "erm + swad": [1.0, 1.0]}
+
+
+def test_an_averaged_model_is_not_counted_as_a_trial_of_its_own(tmp_path: Path) -> None:
+    study = Study(tmp_path).add(label="erm", average="swad")
+    count(study, [[5, 5], [0, 10]], averager="swad")
+    page = render(variants(study.outcomes))
+    assert "1 trial, 2 models" in page
+    assert "each with its weights averaged beside it" in page
+
+
+def test_trials_without_counts_leave_the_sections_out(tmp_path: Path) -> None:
+    page = render(Study(tmp_path).add().outcomes)
+    assert not any(f'id="{section}"' in page for section in ("measures", "classes", "confusion", "calibration"))
+
+
+def test_some_trials_with_counts_are_enough_for_the_sections(study: Study) -> None:
+    page = render(study.add("arith").outcomes)
+    assert all(f'id="{section}"' in page for section in ("measures", "classes", "confusion", "calibration"))
+
+
+def test_names_of_classes_and_domains_are_never_elements(study: Study) -> None:
+    for outcome in study.outcomes:
+        (outcome.folder / "best").mkdir()
+        records.publish(outcome.folder / "best" / "config.json", {"classes": [SCRIPT, "dog"]})
+    page = render(study.outcomes)
+    assert SCRIPT not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "&lt;script&gt;…" in page  # a matrix has room for its beginning alone
+
+
+def test_the_same_counts_in_another_order_give_the_same_page(study: Study) -> None:
+    assert render(study.outcomes) == render(list(reversed(study.outcomes)))
+
+
+def test_of_many_algorithms_the_baseline_and_the_best_have_learning_curves(tmp_path: Path) -> None:
+    study = Study(tmp_path).add("erm", 0.3)
+    for number in range(CURVES + 4):
+        study.add(f"a{number}", 0.4 + number / 100)
+    drawn = legible(arrange(study.outcomes), accuracy_table(study.outcomes))
+    assert list(drawn) == ["erm", *(f"a{number}" for number in range(5, CURVES + 4))]
+    assert f"Drawn are {CURVES} of {CURVES + 5}" in render(study.outcomes)
