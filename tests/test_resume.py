@@ -140,12 +140,21 @@ def test_a_signal_saves_stops_and_says_how_to_go_on(
 
 
 def test_a_second_signal_does_what_it_always_did() -> None:
-    with listening():
-        signal.raise_signal(signal.SIGINT)
-        assert stop_requested() == signal.SIGINT
-        with pytest.raises(KeyboardInterrupt):
+    def asked_twice() -> None:
+        with listening():
             signal.raise_signal(signal.SIGINT)
+            assert stop_requested() == signal.SIGINT
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        asked_twice()
     assert stop_requested() == 0
+
+
+def test_a_signal_too_late_for_a_checkpoint_stops_after_the_trial(tmp_path: Path) -> None:
+    with pytest.raises(Stopped, match="stopped between two trials"):
+        run(trial(), tmp_path, at=20, then=lambda: signal.raise_signal(signal.SIGTERM))
+    assert json.loads((tmp_path / "result.json").read_text())["status"] == "finished"
 
 
 def test_what_has_ended_is_not_repeated(tmp_path: Path) -> None:
@@ -189,7 +198,6 @@ def test_a_trial_that_failed_goes_on_when_it_is_tried_again(tmp_path: Path) -> N
     run(trial(), tmp_path / "other", at=10, then=fail)
     assert "the device is gone" in json.loads((tmp_path / "other" / "result.json").read_text())["message"]
     assert run(trial(), tmp_path / "other") == ["resumes at step 5"]
-    (tmp_path / "other" / "error.txt").unlink()
     assert remains(tmp_path / "other") == remains(tmp_path / "whole")
 
 

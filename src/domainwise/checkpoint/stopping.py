@@ -35,6 +35,7 @@ def stop_requested() -> int:
 def listening() -> Iterator[None]:
     """Hear the signals that ask to stop: the first is remembered, a second one does what it always did.
 
+    What is inside looks at :func:`stop_requested`; where it came to its end without, :class:`Stopped` is raised then.
     Only the main thread can hear them; inside another ``listening``, or in another thread, this does nothing.
     """
     if _listening.is_set() or threading.current_thread() is not threading.main_thread():
@@ -53,6 +54,8 @@ def listening() -> Iterator[None]:
         signal.signal(number, hear)
     try:
         yield
+        if _heard:
+            raise Stopped("stopped between two trials: start the same command again to go on", _heard[0])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -54,7 +54,7 @@ def execute(
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with alone(folder, lambda sentence: watch(trial, {"note": sentence})):
+        with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})):
             ended = _ended(trial, folder)
             if ended is not None:
                 return ended
@@ -63,6 +63,9 @@ def execute(
             keeper = Keeper(trial, keep=keep, snapshots=snapshots, folder=folder)
             attempt = Attempt(trial, folder, device, keeper, checkpoint_every, watch)
             return attempt.ended(attempt.train(data, fast))
+    except Stopped as stopped:
+        print(stopped.sentence, file=sys.stderr, flush=True)
+        raise
     except BrokenPipeError:  # nobody listens to `watch` any more
         raise
     except OSError as error:
@@ -94,13 +97,9 @@ class Attempt:
 
     def train(self, data: Domains, fast: Fast) -> Ending:
         try:
-            with listening():
-                self._train(data, fast)
+            self._train(data, fast)
         except Diverged as error:
             return Ending("diverged", str(error), error.step)
-        except Stopped as stopped:
-            print(stopped.sentence, file=sys.stderr, flush=True)
-            raise
         except Exception as error:
             if isinstance(error, OSError) and error.errno in NOT_THE_TRIALS_FAULT:
                 raise
@@ -137,6 +136,7 @@ class Attempt:
         if ending.status != "failed":  # that can go on from its checkpoint, should the reason go away
             self.checkpoints.clear()
             self.journal.close()
+            (self.folder / "error.txt").unlink(missing_ok=True)  # of an attempt before
         return result
 
 
