@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -123,22 +123,33 @@ def begun(tmp_path: Path) -> Path:
     return tmp_path / "trial"
 
 
+@pytest.fixture
+def _heeded() -> Iterator[None]:
+    """A shell may have its background jobs, and so these tests, ignore Ctrl-C."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_heeded")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_saves_stops_and_says_how_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int
 ) -> None:
-    handler = signal.getsignal(number)
     run(trial(), tmp_path / "whole")
     with pytest.raises(Stopped) as stopped:
         run(trial(), tmp_path / "other", at=7, then=lambda: os.kill(os.getpid(), number), checkpoint_every=None)
     assert stopped.value.code == 128 + number
     assert "stopped after 7 updates: start the same command again to go on from there" in capsys.readouterr().err
-    assert signal.getsignal(number) is handler
+    assert signal.getsignal(number) is signal.default_int_handler
     assert not (tmp_path / "other" / "result.json").exists()
     assert run(trial(), tmp_path / "other") == ["resumes at step 7"]
     assert remains(tmp_path / "other") == remains(tmp_path / "whole")
 
 
+@pytest.mark.usefixtures("_heeded")
 def test_a_second_signal_does_what_it_always_did() -> None:
     def asked_twice() -> None:
         with listening():
@@ -151,6 +162,16 @@ def test_a_second_signal_does_what_it_always_did() -> None:
     assert stop_requested() == 0
 
 
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        run(trial(), tmp_path, at=7, then=lambda: signal.raise_signal(signal.SIGUSR1))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert (tmp_path / "result.json").exists()
+
+
+@pytest.mark.usefixtures("_heeded")
 def test_a_signal_too_late_for_a_checkpoint_stops_after_the_trial(tmp_path: Path) -> None:
     with pytest.raises(Stopped, match="stopped between two trials"):
         run(trial(), tmp_path, at=20, then=lambda: signal.raise_signal(signal.SIGTERM))
@@ -186,7 +207,7 @@ def test_a_trial_runs_once_however_many_ask_for_it_at_a_time(tmp_path: Path) -> 
         results = list(threads.map(lambda _: execute(trial(), DATA, tmp_path, watch=watch), range(3)))
     assert results[0] == results[1] == results[2]
     assert evaluations == [1, 7, 13, 19, 20]
-    assert said == [f"another process is at the trial in {tmp_path}: waiting for it"] * 2
+    assert set(said) <= {f"another process is at the trial in {tmp_path}: waiting for it"}
     assert not (tmp_path / ".lock").exists()
 
 

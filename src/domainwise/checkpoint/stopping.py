@@ -41,7 +41,9 @@ def listening() -> Iterator[None]:
     if _listening.is_set() or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    # A shell has a job in the background ignore Ctrl-C, and that stays so; None is a handler that is not Python's.
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
 
     def hear(number: int, frame: FrameType | None) -> None:
         if _heard:
@@ -50,7 +52,7 @@ def listening() -> Iterator[None]:
         _heard.append(number)
 
     _listening.set()
-    for number in SIGNALS:
+    for number in before:
         signal.signal(number, hear)
     try:
         yield
