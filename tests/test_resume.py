@@ -25,6 +25,7 @@ from domainwise.algorithms import names, parse
 from domainwise.checkpoint import Stopped, checkpoints, listening, saved, stop_requested
 from domainwise.keeper import spread
 from domainwise.settings import resolve
+from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
 from domainwise.trial import Trial
@@ -302,6 +303,21 @@ def test_snapshots_are_models_spread_over_training(tmp_path: Path) -> None:
     assert all(torch.equal(last[key], final[key]) for key in final)
     assert spread(3, 300) == {99, 199, 299}
     assert spread(5, 3) == {0, 1, 2}
+
+
+def test_the_room_that_is_asked_for_is_enough_and_not_far_too_much(tmp_path: Path) -> None:
+    for i, one in enumerate([trial("fish(inner='adam')"), trial(average="swad(converge=2, tolerance=2)")]):
+        with pytest.raises(Killed):
+            run(one, tmp_path / str(i), at=19, then=die, keep="all", snapshots=2)
+        running = sum(_size(path) for path in saved(tmp_path / str(i)))
+        run(one, tmp_path / str(i), keep="all", snapshots=2)
+        needed = disk_needed(one, DATA, keep="all", snapshots=2)
+        assert running <= needed.running < 2 * running
+        assert _size(tmp_path / str(i)) <= needed.afterwards < 2 * _size(tmp_path / str(i))
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
 
 
 def test_a_wrong_way_to_keep_models_is_a_sentence(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ class Checkpoints:
     def _write(self, folder: Path, seconds: float) -> None:
         for path in saved(folder)[1:]:  # so that there is never room needed for more than two
             remove(path)
-        lengths = {}
+        lengths = dict.fromkeys(self.journals, 0)
         for name in self.journals:
             with suppress(FileNotFoundError):
                 sync(folder / name)
@@ -172,7 +172,7 @@ class Checkpoints:
             self.say(f"starts from the beginning, since what was begun here was begun otherwise: {other}")
             return None
         for name, length in found.about["journals"].items():
-            if not (self.folder / name).is_file() or (self.folder / name).stat().st_size < length:
+            if length and (not (self.folder / name).is_file() or (self.folder / name).stat().st_size < length):
                 raise Damaged(f"the checkpoint {path} is of a longer {name} than there is")
         if other := differences(found.about["circumstances"], self.circumstances):
             self.say(f"the numbers may differ in their last digits from those of an undisturbed run: {other}")
