@@ -1,9 +1,9 @@
 """Runs trials in processes that are killed; a program of its own, so that torch is imported once for all of them.
 
-    python made_kills.py FOLDER SEED KILLS 'ALGORITHM' AVERAGE
+    python made_kills.py FOLDER SEED KILLS NAME...
 
-leaves FOLDER/whole, the trial undisturbed, and FOLDER/killed, the same trial after KILLS kills; prints what the kills
-hit and the numbers of updates from which the trial went on.
+leaves FOLDER/NAME/whole, a trial undisturbed, and FOLDER/NAME/killed, the same trial after KILLS kills; prints a line
+for each: what the kills hit, and the update from which the trial went on to its end.
 """
 
 from __future__ import annotations
@@ -32,14 +32,23 @@ from domainwise.sweep.plan import plan
 from domainwise.trial import Trial
 
 DATA = stripes()
-STEPS = 60
+STEPS = 30
+TRIALS = {
+    "arith": ("arith", "ema(decay=0.9)"),
+    "irm": ("irm(anneal=15)", "none"),
+    "fishr": ("fishr(anneal=15)", "none"),
+    "fish": ("fish(inner='adam')", "none"),
+    "mldg": ("mldg", "swad(converge=2, tolerance=3)"),
+}
 # What a kill can hit: any moment, the bytes of a checkpoint, the time between its files, its folder and its name, the
 # bytes of a record, and the moments around the result.
 KINDS = ("moment", "tensors", "sync", "record", "result")
 
 
-def trial(text: str, average: str = "none") -> Trial:
-    given = {"steps": STEPS, "evaluate_every": 4, "dropout": 0.1, "augment": "flip", "validation": "augmented"}
+def trial(name: str) -> Trial:
+    text, average = TRIALS[name]
+    given = {"steps": STEPS, "evaluate_every": 6, "batch": 8, "dropout": 0.1, "augment": "flip"}
+    given |= {"validation": "augmented"}
     (one,) = plan(DATA, parse(text), [("c",)], [0], resolve(given=given), average)
     return one
 
@@ -48,7 +57,7 @@ def run(one: Trial, folder: Path) -> list[int]:
     """To its end; where it went on from is returned."""
     heard: list[str] = []
     result = executing.execute(
-        one, DATA, folder, snapshots=1, checkpoint_every=7, watch=lambda _, event: heard.append(event.get("note", ""))
+        one, DATA, folder, snapshots=1, checkpoint_every=5, watch=lambda _, event: heard.append(event.get("note", ""))
     )
     assert result["status"] == "finished", result
     return [int(note.split()[-1]) for note in heard if note.startswith("resumes at step")]
@@ -82,12 +91,15 @@ def arm(kind: str, dice: random.Random) -> None:
     """Have this process killed where it is told to be."""
     if kind == "tensors":
         safetensors.torch.save_file = at_call(dice.randint(1, 3), safetensors.torch.save_file, half_of_the_tensors)
-    elif kind == "sync":  # five of them to a checkpoint and one of each journal
+    elif kind == "sync":  # four of them to a checkpoint
         files.sync = at_call(dice.randint(1, 12), files.sync)
     elif kind == "record":
         records.append = at_call(dice.randint(1, 5), records.append, half_of_a_record)
     elif kind == "result":
-        executing.publish_once = at_call(1, executing.publish_once)
+        if dice.random() < 0.5:
+            executing.publish_once = kill
+        else:
+            records.Journal.close = kill
 
 
 def child(work: Callable[[], object]) -> int:
@@ -119,20 +131,20 @@ def attempt(one: Trial, folder: Path, kind: str, dice: random.Random, seconds: f
     return os.WIFSIGNALED(status)
 
 
-def campaign(folder: Path, seed: int, kills: int, text: str, average: str) -> None:
-    torch.set_num_threads(1)
-    dice, one, hit, started = random.Random(seed), trial(text, average), list[str](), time.perf_counter()
-    _, status = os.waitpid(child(lambda: run(one, folder / "whole")), 0)
-    assert status == 0
+def campaign(folder: Path, seed: int, kills: int, name: str) -> dict[str, object]:
+    dice, one, hit, started = random.Random(f"{seed} {name}"), trial(name), list[str](), time.perf_counter()
+    run(one, folder / "whole")
     seconds = time.perf_counter() - started
     while len(hit) < kills:
-        kind = KINDS[(seed + len(hit)) % len(KINDS)] if len(hit) < kills - 1 else dice.choice(KINDS)
+        kind = KINDS[(seed + list(TRIALS).index(name) + len(hit)) % len(KINDS)]
         if attempt(one, folder / "killed", kind, dice, seconds):
             hit.append(kind)
         else:
             shutil.rmtree(folder / "killed")
-    print(json.dumps({"hit": hit, "resumed": run(one, folder / "killed")}))
+    return {"name": name, "hit": hit, "resumed": run(one, folder / "killed")}
 
 
 if __name__ == "__main__":
-    campaign(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])
+    torch.set_num_threads(1)
+    for name in sys.argv[4:]:
+        print(json.dumps(campaign(Path(sys.argv[1]) / name, int(sys.argv[2]), int(sys.argv[3]), name)), flush=True)

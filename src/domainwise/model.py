@@ -19,7 +19,7 @@ from domainwise.algorithms import Algorithm, Spec
 from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
 from domainwise.errors import InputError
 from domainwise.network import Network, build
-from domainwise.records import publish
+from domainwise.records import publish, sync
 from domainwise.trial import Trial
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -87,8 +87,10 @@ def save(folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any])
     (folder / CONFIG).unlink(missing_ok=True)
     temporary = folder / f".{WEIGHTS}.{os.getpid()}"
     save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
+    sync(temporary)
     temporary.replace(folder / WEIGHTS)
     publish(folder / CONFIG, dict(config))
+    sync(folder)
 
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:

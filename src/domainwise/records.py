@@ -94,7 +94,19 @@ def publish_once(path: Path, content: dict[str, Any]) -> bool:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+    sync(path.parent)
     return True
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, would survive a power cut."""
+    if path.is_dir() and os.name == "nt":  # pragma: no cover  folders cannot be opened there
+        return
+    handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _written_beside(path: Path, content: dict[str, Any]) -> Path:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from domainwise.capture import ONE_AT_A_TIME
-from domainwise.checkpoint.files import NAME, Damaged, Found, load, remove, saved, sync, unfinished, write
+from domainwise.checkpoint.files import NAME, Damaged, Found, load, remove, saved, unfinished, write
 from domainwise.checkpoint.nested import flatten
 from domainwise.checkpoint.stopping import Stopped, stop_requested
 from domainwise.errors import InputError
+from domainwise.records import sync
 
 AT_LEAST = 60.0  # seconds of training that may be lost
 AT_MOST = 5.0  # seconds that are cheaper to repeat than to save
@@ -98,6 +100,7 @@ class Checkpoints:
             for name, part in parts.items():
                 part.load_state_dict(self.found.state[name])
         self.updates = self.found.step
+        self.found = replace(self.found, state=None)  # a second copy of everything is not needed any more
         return self.updates
 
     def due(self, evaluated: bool) -> bool:
@@ -134,7 +137,7 @@ class Checkpoints:
     def _write(self, folder: Path, seconds: float) -> None:
         for path in saved(folder)[1:]:  # so that there is never room needed for more than two
             remove(path)
-        lengths = {}
+        lengths = dict.fromkeys(self.journals, 0)
         for name in self.journals:
             with suppress(FileNotFoundError):
                 sync(folder / name)
@@ -169,7 +172,7 @@ class Checkpoints:
             self.say(f"starts from the beginning, since what was begun here was begun otherwise: {other}")
             return None
         for name, length in found.about["journals"].items():
-            if not (self.folder / name).is_file() or (self.folder / name).stat().st_size < length:
+            if length and (not (self.folder / name).is_file() or (self.folder / name).stat().st_size < length):
                 raise Damaged(f"the checkpoint {path} is of a longer {name} than there is")
         if other := differences(found.about["circumstances"], self.circumstances):
             self.say(f"the numbers may differ in their last digits from those of an undisturbed run: {other}")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from domainwise.checkpoint.nested import flatten, unflatten
 from domainwise.errors import InputError
+from domainwise.records import sync
 
 FORMAT = 1  # what a checkpoint of another number means is not known here
 TENSORS, STRUCTURE = "state.safetensors", "state.json"
@@ -108,17 +109,6 @@ def remove(checkpoint: Path) -> None:
 def unfinished(folder: Path) -> list[Path]:
     """What a process left behind that was killed while it wrote a checkpoint."""
     return list(folder.glob(f".{NAME}*"))
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, would survive a power cut."""
-    if path.is_dir() and os.name == "nt":  # pragma: no cover  folders cannot be opened there
-        return
-    handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _sha256(path: Path) -> str:

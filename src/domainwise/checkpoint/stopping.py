@@ -35,12 +35,15 @@ def stop_requested() -> int:
 def listening() -> Iterator[None]:
     """Hear the signals that ask to stop: the first is remembered, a second one does what it always did.
 
+    What is inside looks at :func:`stop_requested`; where it came to its end without, :class:`Stopped` is raised then.
     Only the main thread can hear them; inside another ``listening``, or in another thread, this does nothing.
     """
     if _listening.is_set() or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    # A shell has a job in the background ignore Ctrl-C, and that stays so; None is a handler that is not Python's.
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
 
     def hear(number: int, frame: FrameType | None) -> None:
         if _heard:
@@ -49,10 +52,12 @@ def listening() -> Iterator[None]:
         _heard.append(number)
 
     _listening.set()
-    for number in SIGNALS:
+    for number in before:
         signal.signal(number, hear)
     try:
         yield
+        if _heard:
+            raise Stopped("stopped between two trials: start the same command again to go on", _heard[0])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

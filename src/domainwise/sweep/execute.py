@@ -23,6 +23,7 @@ from domainwise.keeper import Keep, Keeper
 from domainwise.loop import Diverged, run
 from domainwise.records import Journal, Record, publish, publish_once
 from domainwise.select import selected, summary, validation
+from domainwise.sweep.alone import alone, clear_leftovers
 from domainwise.sweep.resuming import checkpoints_of, versions
 from domainwise.trial import Trial
 
@@ -53,13 +54,18 @@ def execute(
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        ended = _ended(trial, folder)
-        if ended is not None:
-            return ended
-        publish(folder / "trial.json", trial.to_json())
-        keeper = Keeper(trial, keep=keep, snapshots=snapshots, folder=folder)
-        attempt = Attempt(trial, folder, device, keeper, checkpoint_every, watch)
-        return attempt.ended(attempt.train(data, fast))
+        with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})):
+            ended = _ended(trial, folder)
+            if ended is not None:
+                return ended
+            clear_leftovers(folder)
+            publish(folder / "trial.json", trial.to_json())
+            keeper = Keeper(trial, keep=keep, snapshots=snapshots, folder=folder)
+            attempt = Attempt(trial, folder, device, keeper, checkpoint_every, watch)
+            return attempt.ended(attempt.train(data, fast))
+    except Stopped as stopped:
+        print(stopped.sentence, file=sys.stderr, flush=True)
+        raise
     except BrokenPipeError:  # nobody listens to `watch` any more
         raise
     except OSError as error:
@@ -91,13 +97,9 @@ class Attempt:
 
     def train(self, data: Domains, fast: Fast) -> Ending:
         try:
-            with listening():
-                self._train(data, fast)
+            self._train(data, fast)
         except Diverged as error:
             return Ending("diverged", str(error), error.step)
-        except Stopped as stopped:
-            print(stopped.sentence, file=sys.stderr, flush=True)
-            raise
         except Exception as error:
             if isinstance(error, OSError) and error.errno in NOT_THE_TRIALS_FAULT:
                 raise
@@ -134,6 +136,7 @@ class Attempt:
         if ending.status != "failed":  # that can go on from its checkpoint, should the reason go away
             self.checkpoints.clear()
             self.journal.close()
+            (self.folder / "error.txt").unlink(missing_ok=True)  # of an attempt before
         return result
 
 
@@ -143,12 +146,13 @@ def _ended(trial: Trial, folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    serves = trial.average in ("none", *result["averages"]) or result["status"] == "diverged"
-    if result["id"] == trial.id and result["status"] != "failed" and serves:
-        return result
-    if result["status"] != "failed":
+    if result["status"] != "failed":  # a kill right after the result may have left them
+        Journal(folder).close()
         for left in saved(folder):
             remove(left)
+        averaged = trial.average in ("none", *result["averages"]) or result["status"] == "diverged"
+        if result["id"] == trial.id and averaged:
+            return result
     for name in ("result.json", "counts.json"):
         (folder / name).unlink(missing_ok=True)
     return None

@@ -1,0 +1,60 @@
+"""One process at a time in a trial's folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LOCK = ".lock"
+
+
+@contextmanager
+def alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold a trial's folder, after waiting for whoever holds it: two processes would write into each other's files.
+
+    The system ends the hold with the process, however that ends. Where it knows no such thing, there is none.
+    """
+    if sys.platform == "win32":  # pragma: no cover
+        yield
+        return
+    handle = _held(folder / LOCK, say)
+    try:
+        yield
+    finally:
+        (folder / LOCK).unlink(missing_ok=True)
+        os.close(handle)
+
+
+if sys.platform != "win32":
+    import fcntl
+
+    def _held(path: Path, say: Callable[[str], None]) -> int:
+        while True:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"another process is at the trial in {path.parent}: waiting for it")
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            except OSError:  # a file system without locks
+                return handle
+            if _is(path, handle):
+                return handle
+            os.close(handle)  # the one before has removed it in the meantime
+
+
+def _is(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Files under temporary names, of a process that was killed while it wrote them."""
+    for path in folder.rglob(".*"):
+        if path.is_file() and path.name != LOCK:
+            path.unlink(missing_ok=True)

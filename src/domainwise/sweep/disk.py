@@ -1,0 +1,48 @@
+"""How much room on the disk trials take."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from domainwise.averaging import averager
+from domainwise.data.domains import Domains
+from domainwise.keeper import Keep, checked, spread
+from domainwise.model import algorithm_of, network_of
+from domainwise.trial import Trial
+
+ADAM = 2  # copies of the weights that an optimizer keeps
+HEADER = 2**12  # bytes of a file beside its tensors
+GENERATORS = 2**16  # bytes of their states, and of all that is not tensors
+
+
+class Disk(NamedTuple):
+    """In bytes, about, and rather too much than too little."""
+
+    running: int  # by the two checkpoints of a trial that runs, beside the rest
+    afterwards: int  # by the models that are kept
+
+
+def disk_needed(trial: Trial, data: Domains, *, keep: Keep | bool = "best", snapshots: int = 0) -> Disk:
+    """By one trial, judging from its network, which is made and thrown away."""
+    algorithm = algorithm_of(trial)
+    with torch.random.fork_rng(devices=[]):
+        net = network_of(trial, algorithm, data.shape[-1], len(data.classes), filled=False)
+    weights = HEADER + sum(tensor.numel() * tensor.element_size() for tensor in net.state_dict().values())
+    variants = 1 if trial.average == "none" else 2
+    best = 0 if checked(keep) == "none" else variants
+    evaluations = math.ceil(trial.steps / trial.evaluate_every) + 1
+    models = best + (variants * evaluations if keep == "all" else 0) + len(spread(snapshots, trial.steps))
+    inner = ADAM if trial.hyperparameters.get("inner") in ("adam", "momentum") else 0
+    copies = 1 + ADAM + inner + best + _averaged(trial)
+    return Disk(2 * (weights * copies + GENERATORS), weights * models)
+
+
+def _averaged(trial: Trial) -> int:
+    """Copies of the weights that the averager keeps."""
+    average = averager(trial.average)
+    if average is None:
+        return 0
+    return 2 + max(getattr(average, "tolerance", 0), getattr(average, "converge", 0))
