@@ -6,7 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -14,11 +14,11 @@ import typer
 
 from domainwise.api import Comparison, Results
 from domainwise.capture import Fast
-from domainwise.cli.options import Format
+from domainwise.cli.options import Engine as EngineName, Format
 from domainwise.cli.progress import display, lasting
 from domainwise.errors import InputError
 from domainwise.results import Outcome, outcomes
-from domainwise.sweep.engine import Engine
+from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.status import estimate, working
 from domainwise.trial import Trial
 
@@ -35,6 +35,8 @@ class Job:
     fast: Fast = Fast()
     keep: bool = True
     timeout: float | None = None
+    engine: EngineName = EngineName.local
+    address: str | None = None
 
     def go(self, dry_run: bool = False) -> None:
         """Run what is missing, print the table, write the report. Exit code 1 where a trial came to no good end."""
@@ -44,8 +46,13 @@ class Job:
         if dry_run:
             self._list(missing)
             return
+        runs: Runs = engine
+        if self.engine == EngineName.ray:
+            from domainwise.sweep.ray import RayEngine
+
+            runs = RayEngine(self.address, **{f.name: getattr(engine, f.name) for f in fields(engine)})
         with display(len(missing), quiet=self.quiet) as shown:
-            results = self.comparison.run(engine, shown.watch, self.retry_failed)
+            results = self.comparison.run(runs, shown.watch, self.retry_failed)
         report = results.report(results.folder / "report.html")
         self._print(results)
         self._say(f"report: {report}")
