@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -50,10 +51,7 @@ class RayEngine:
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
-        if self.address is None:
-            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        ray = imported()
+        ray = authenticated(started_here=self.address is None)
         where: dict[str, Any] = {"address": self.address}
         if self.address is None:
             cpus = self.processes * self.threads
@@ -155,6 +153,16 @@ def park(data: Domains, folder: Path) -> Path:
             if not parked.exists():
                 raise
     return parked
+
+
+def authenticated(started_here: bool) -> Any:
+    """Ray, told to let nobody in without a token; it looks at these variables once, when it is imported."""
+    if "ray" in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        raise InputError("Ray was imported without token authentication: set RAY_AUTH_MODE=token before importing it")
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    if started_here:
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    return imported()
 
 
 def imported() -> Any:
