@@ -42,15 +42,11 @@ class Job:
         """Run what is missing, print the table, write the report. Exit code 1 where a trial came to no good end."""
         missing = self.comparison.missing(self.retry_failed)
         engine = self._engine()
+        runs = self._runs(engine)
         self._announce(missing, engine.processes)
         if dry_run:
             self._list(missing)
             return
-        runs: Runs = engine
-        if self.engine == EngineName.ray:
-            from domainwise.sweep.ray import RayEngine
-
-            runs = RayEngine(self.address, **{f.name: getattr(engine, f.name) for f in fields(engine)})
         with display(len(missing), quiet=self.quiet) as shown:
             results = self.comparison.run(runs, shown.watch, self.retry_failed)
         report = results.report(results.folder / "report.html")
@@ -64,6 +60,13 @@ class Job:
         threads = self.threads or threads_for(self.comparison.trials[0].network)
         processes = self.processes or processes_for(device, threads)
         return Engine(processes, threads, device, self.fast, self.keep, self.timeout)
+
+    def _runs(self, engine: Engine) -> Runs:
+        if self.engine == EngineName.local:
+            return engine
+        from domainwise.sweep.ray import RayEngine
+
+        return RayEngine(self.address, **{f.name: getattr(engine, f.name) for f in fields(engine)})
 
     def _announce(self, missing: Sequence[Trial], at_once: int) -> None:
         trials = self.comparison.trials

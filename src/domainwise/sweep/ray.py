@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,12 @@ class RayEngine:
     keep: bool = True
     timeout: float | None = None
 
+    def __post_init__(self) -> None:
+        if find_spec("ray") is None:
+            raise InputError("Ray is not installed here: pip install 'domainwise[ray]', or use --engine local")
+        if self.address is not None:
+            _reachable(self.address)
+
     def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         if not trials:
             return
@@ -56,8 +63,6 @@ class RayEngine:
         if self.address is None:
             cpus = self.processes * self.threads
             where = {"address": "local", "_node_ip_address": LOOPBACK, "num_cpus": cpus, "include_dashboard": False}
-        else:
-            _reachable(self.address)
         try:
             ray.init(**where, log_to_driver=False, logging_level="error")
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
@@ -68,7 +73,8 @@ class RayEngine:
             ray.shutdown()
 
     def _some(self, trials: Sequence[Trial], parked: Path, folder: Path, watch: Watch) -> None:
-        ray = imported()
+        import ray
+
         gpus = {} if self.device == "cpu" else {"num_gpus": 1}
         task = ray.remote(max_retries=RETRIES, num_cpus=self.threads, **gpus)(attend)
         how = {"device": self.device, "fast": asdict(self.fast), "keep": self.keep, "threads": self.threads}
@@ -162,14 +168,8 @@ def authenticated(started_here: bool) -> Any:
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     if started_here:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    return imported()
+    import ray
 
-
-def imported() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise InputError("Ray is not installed here: pip install 'domainwise[ray]', or use --engine local") from error
     return ray
 
 
