@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -130,6 +131,15 @@ def test_who_has_lost_a_claim_stops_and_publishes_nothing(tmp_path: Path, monkey
     assert event == {"taken": True}
     assert not (tmp_path / "trials" / trial.id / "result.json").exists()
     assert claims.read(tmp_path / "claims" / trial.id)["token"] == "another"
+
+
+def test_a_full_disk_ends_a_sweep_with_a_sentence(tmp_path: Path, monkeypatch) -> None:
+    def full(claim: Claim) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Claim, "take", full)
+    with pytest.raises(InputError, match="No space left on device; what has ended is kept"):
+        compare(DATA, "erm", targets="c", seeds=1, steps=2, output=tmp_path)
 
 
 HANGS = """

@@ -82,7 +82,7 @@ class Job:
             seconds = estimate(missing, found, at_once)
             self._say(f"{len(missing)} to run, {at_once} at once: {told_time(seconds)}")
         if others := working(self.comparison.folder):
-            self._say(f"other processes are working on {len(others)} trials in this folder: the work is shared")
+            self._say(f"other processes are at work in this folder ({len(others)} trials just now): the work is shared")
 
     def _list(self, missing: Sequence[Trial]) -> None:
         for trial in missing:
