@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -134,6 +135,18 @@ def test_one_trial_by_itself(domainwise) -> None:
     assert "arith" in out
 
 
+def test_a_sweep_goes_on_from_a_comparison_and_knows_how_long_it_will_take(domainwise) -> None:
+    domainwise(*compare("-o", "out"))
+    sweep = ["sweep", *compare("-o", "out", "--draws", 2)[1:]]
+    code, out, err = domainwise(*sweep)
+    assert code == 0, err
+    assert "4 trials of 3 updates" in err
+    assert "2 of them are in out already" in err
+    assert re.search(r"2 to run, 1 at once: about \d+ s", err)
+    assert "several trials" in " ".join(out.split())
+    assert "ended    4 finished" in domainwise("status", "out")[1]
+
+
 def test_a_diverging_trial_ends_with_a_sentence_and_the_others_go_on(domainwise) -> None:
     algorithms = "erm,arith(lr=1e30,inner_lr=1e30)"
     code, out, err = domainwise("compare", "--data", "digits", "--algorithms", algorithms, *SHORT[:4], "--steps", 12)
@@ -170,6 +183,8 @@ def test_algorithms_are_listed_with_their_hyperparameters(domainwise) -> None:
         (compare("--data", "nowhere"), "nowhere"),
         (compare("--device", "cuda:99"), "use --device cpu"),
         (compare("--device", "abacus"), '"abacus" is no device'),
+        (["sweep", *compare("--engine", "ray", "--address", "127.0.0.2:1")[1:]], "Ray"),
+        (["status", "nowhere"], "not a folder that domainwise has worked in"),
         (["report", "nowhere"], "nowhere has no finished trials"),
     ],
 )

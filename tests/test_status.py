@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -63,6 +65,16 @@ def test_the_status_is_said_while_others_work(halfway: Path, monkeypatch, capsys
     assert "ended    4 finished" in said
     assert "erm on c, seed 0, draw 4: step 150 of 300" in said
     assert "left     about 7 s" in said
+
+
+@pytest.mark.skipif(os.name == "nt", reason="processes elsewhere are not looked up on Windows")
+def test_a_dead_process_is_not_running(halfway: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (claim,) = (halfway / "claims").iterdir()
+    claim.write_text(json.dumps({**json.loads(claim.read_text()), "process": ended.pid}))
+    assert not status(halfway).running
+    assert status(halfway).left is None
 
 
 def test_a_folder_of_others_has_no_status(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -21,6 +22,7 @@ from domainwise.sweep.claims import Claim, Claims
 from domainwise.sweep.engine import Engine
 from domainwise.sweep.folder import publish_once
 from domainwise.sweep.plan import plan
+from domainwise.sweep.status import status
 from domainwise.sweep.work import work
 from domainwise.trial import Trial
 
@@ -131,6 +133,15 @@ def test_who_has_lost_a_claim_stops_and_publishes_nothing(tmp_path: Path, monkey
     assert claims.read(tmp_path / "claims" / trial.id)["token"] == "another"
 
 
+def test_a_full_disk_ends_a_sweep_with_a_sentence(tmp_path: Path, monkeypatch) -> None:
+    def full(claim: Claim) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Claim, "take", full)
+    with pytest.raises(InputError, match="No space left on device; what has ended is kept"):
+        compare(DATA, "erm", targets="c", seeds=1, steps=2, output=tmp_path)
+
+
 HANGS = """
 import time
 from domainwise.algorithms import Algorithm, algorithm
@@ -210,5 +221,5 @@ def test_a_killed_driver_leaves_no_worker_and_another_goes_on(tmp_path: Path) ->
     assert driver(tmp_path).wait() == 0
     assert not any(Path(f"/proc/{process}").exists() for process in orphans if sys.platform == "linux")
     assert len(Results.open(tmp_path / "out").outcomes) == 12
-    assert not list((tmp_path / "out" / "claims").iterdir())
+    assert not status(tmp_path / "out").running
     assert time.monotonic() - started < 60

@@ -6,7 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -14,11 +14,11 @@ import typer
 
 from domainwise.api import Comparison, Results
 from domainwise.capture import Fast
-from domainwise.cli.options import Format
+from domainwise.cli.options import Engine as EngineName, Format
 from domainwise.cli.progress import display, lasting
 from domainwise.errors import InputError
 from domainwise.results import Outcome, outcomes
-from domainwise.sweep.engine import Engine
+from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.status import estimate, working
 from domainwise.trial import Trial
 
@@ -35,17 +35,20 @@ class Job:
     fast: Fast = Fast()
     keep: bool = True
     timeout: float | None = None
+    engine: EngineName = EngineName.local
+    address: str | None = None
 
     def go(self, dry_run: bool = False) -> None:
         """Run what is missing, print the table, write the report. Exit code 1 where a trial came to no good end."""
         missing = self.comparison.missing(self.retry_failed)
         engine = self._engine()
+        runs = self._runs(engine)
         self._announce(missing, engine.processes)
         if dry_run:
             self._list(missing)
             return
         with display(len(missing), quiet=self.quiet) as shown:
-            results = self.comparison.run(engine, shown.watch, self.retry_failed)
+            results = self.comparison.run(runs, shown.watch, self.retry_failed)
         report = results.report(results.folder / "report.html")
         self._print(results)
         self._say(f"report: {report}")
@@ -57,6 +60,13 @@ class Job:
         threads = self.threads or threads_for(self.comparison.trials[0].network)
         processes = self.processes or processes_for(device, threads)
         return Engine(processes, threads, device, self.fast, self.keep, self.timeout)
+
+    def _runs(self, engine: Engine) -> Runs:
+        if self.engine == EngineName.local:
+            return engine
+        from domainwise.sweep.ray import RayEngine
+
+        return RayEngine(self.address, **{f.name: getattr(engine, f.name) for f in fields(engine)})
 
     def _announce(self, missing: Sequence[Trial], at_once: int) -> None:
         trials = self.comparison.trials
@@ -72,7 +82,7 @@ class Job:
             seconds = estimate(missing, found, at_once)
             self._say(f"{len(missing)} to run, {at_once} at once: {told_time(seconds)}")
         if others := working(self.comparison.folder):
-            self._say(f"other processes are working on {len(others)} trials in this folder: the work is shared")
+            self._say(f"other processes are at work in this folder ({len(others)} trials just now): the work is shared")
 
     def _list(self, missing: Sequence[Trial]) -> None:
         for trial in missing:

@@ -86,3 +86,10 @@ Timeout = Annotated[
     typer.Option(min=1, metavar="SECONDS", help="Give up on a trial that takes longer, and go on with the others."),
 ]
 Keep = Annotated[Kept, typer.Option("--keep", help="Which models stay: the best of every trial, or none.")]
+EngineNamed = Annotated[
+    Engine, typer.Option("--engine", help="Processes on this machine, or Ray: pip install 'domainwise[ray]'.")
+]
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Of a Ray cluster; without it one is started on this machine."),
+]

@@ -44,6 +44,8 @@ def sweep(
     retry_failed: o.RetryFailed = False,
     keep: o.Keep = o.Kept.none,
     timeout: o.Timeout = None,
+    engine: o.EngineNamed = o.Engine.local,
+    address: o.Address = None,
 ) -> None:
     """Compare with hyperparameters searched at random: of every seed and target the draw that validates best counts."""
     from domainwise.api import prepare
@@ -65,5 +67,5 @@ def sweep(
         output=output,
     )
     fast, best = Fast(not no_compile, not no_capture), keep == o.Kept.best
-    job = Job(comparison, device, threads, processes, quiet, format, retry_failed, fast, best, timeout)
+    job = Job(comparison, device, threads, processes, quiet, format, retry_failed, fast, best, timeout, engine, address)
     job.go(dry_run)

@@ -36,7 +36,7 @@ class Claim:
         self._writing = threading.Lock()
 
     def take(self) -> bool:
-        self.path.parent.mkdir(exist_ok=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with self.path.open("x", encoding="utf-8") as file:
                 file.write(self._content())
@@ -96,7 +96,7 @@ class Claims:
             self._seen[id] = stamp, time.monotonic()
         elif time.monotonic() - since > STALE:
             return _cleared(path)
-        return _dead(read(path)) and _cleared(path)
+        return dead(read(path)) and _cleared(path)
 
 
 def machine() -> str:
@@ -115,20 +115,8 @@ def read(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _path(folder: Path, id: str) -> Path:
-    return folder / "claims" / id
-
-
-def _cleared(path: Path) -> bool:
-    """Moved away first, as only one process can: it may be about to be taken by somebody else."""
-    aside = path.with_name(f".{uuid.uuid4().hex}")
-    with suppress(OSError):
-        path.rename(aside)
-        aside.unlink()
-    return not path.exists()
-
-
-def _dead(about: dict[str, Any]) -> bool:
+def dead(about: dict[str, Any]) -> bool:
+    """Whether the holder of a claim is known to have ended: nothing is known of those on other machines."""
     if not about or about["machine"] != machine() or os.name == "nt":  # on Windows, signal 0 would end the process
         return False
     with suppress(OSError, IndexError):
@@ -141,3 +129,16 @@ def _dead(about: dict[str, Any]) -> bool:
     except OSError:
         return False
     return False
+
+
+def _path(folder: Path, id: str) -> Path:
+    return folder / "claims" / id
+
+
+def _cleared(path: Path) -> bool:
+    """Moved away first, as only one process can: it may be about to be taken by somebody else."""
+    aside = path.with_name(f".{uuid.uuid4().hex}")
+    with suppress(OSError):
+        path.rename(aside)
+        aside.unlink()
+    return not path.exists()

@@ -17,6 +17,7 @@ from domainwise.records import finite, publish
 
 if TYPE_CHECKING:
     from domainwise.data.domains import Domains
+    from domainwise.trial import Trial
 
 MARK = "domainwise.json"
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
@@ -66,6 +67,15 @@ def publish_once(path: Path, content: dict[str, Any]) -> bool:
     finally:
         temporary.unlink()
     return True
+
+
+def failed(folder: Path, trial: Trial, result: dict[str, Any]) -> dict[str, Any]:
+    """Publish the result of a trial whose process could not do so; what was there before stays, and is returned."""
+    path = folder / "trials" / trial.id
+    path.mkdir(parents=True, exist_ok=True)
+    publish_once(path / "trial.json", trial.to_json())
+    publish_once(path / "result.json", result)
+    return ended(path) or result
 
 
 def _check_contents(folder: Path) -> None:

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 from domainwise.data.domains import Domains
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.execute import Watch, result_of
-from domainwise.sweep.folder import ended, publish_once
+from domainwise.sweep.folder import failed
 from domainwise.trial import Trial
 
 if TYPE_CHECKING:
@@ -108,12 +108,8 @@ class Processes:
         self._start(parked)
 
     def _fail(self, trial: Trial, message: str) -> None:
-        path = self.folder / "trials" / trial.id
-        path.mkdir(parents=True, exist_ok=True)
-        if not (path / "trial.json").exists():
-            publish_once(path / "trial.json", trial.to_json())
-        publish_once(path / "result.json", result_of(trial, "failed", message, 0, [], 0.0, self.engine.device))
-        self.watch(trial, {"result": ended(path)})
+        result = result_of(trial, "failed", message, 0, [], 0.0, self.engine.device)
+        self.watch(trial, {"result": failed(self.folder, trial, result)})
 
 
 class Worker:

@@ -16,7 +16,7 @@ from typing import Any
 from domainwise.errors import InputError
 from domainwise.records import publish
 from domainwise.results import Outcome, outcomes
-from domainwise.sweep.claims import STALE, read
+from domainwise.sweep.claims import STALE, dead, read
 from domainwise.sweep.folder import is_ours
 from domainwise.trial import Trial
 
@@ -105,7 +105,7 @@ def working(folder: Path, names: Mapping[str, str] = MappingProxyType({})) -> li
     found = []
     for path in sorted((folder / "claims").glob("[!.]*")):
         about = read(path)
-        if about and not _silent(path):
+        if about and not dead(about) and not _silent(path):
             found.append(_described(path.name, names.get(path.name, path.name), about))
     return found
 

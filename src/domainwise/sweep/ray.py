@@ -1,0 +1,186 @@
+"""Trials on a cluster: Ray places them, starts them again where a process or a machine dies, and shows its dashboard.
+
+The output folder must be one that every node sees, such as a network drive: results are written there and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from domainwise.capture import Fast
+from domainwise.data.domains import Domains
+from domainwise.errors import InputError
+from domainwise.sweep.claims import Claims
+from domainwise.sweep.engine import run_shared
+from domainwise.sweep.execute import Watch, result_of
+from domainwise.sweep.folder import failed, is_ours
+from domainwise.trial import Trial
+
+RETRIES = 3  # of a trial whose process or node has died
+LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 for a wish to be reached from everywhere
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """Every trial is a task of its own. Without an address a cluster is started on this machine, and ended after."""
+
+    address: str | None = None
+    processes: int = 1  # at once, on a cluster started here
+    threads: int = 1
+    device: str = "cpu"
+    fast: Fast = Fast()
+    keep: bool = True
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if find_spec("ray") is None:
+            raise InputError("Ray is not installed here: pip install 'domainwise[ray]', or use --engine local")
+        if self.address is not None:
+            _reachable(self.address)
+
+    def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
+        if not trials:
+            return
+        folder = folder.absolute()
+        with self._connected():
+            parked = park(data, folder)
+            run_shared(trials, folder, watch, lambda free, hear: self._some(free, parked, folder, hear))
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        ray = authenticated(started_here=self.address is None)
+        where: dict[str, Any] = {"address": self.address}
+        if self.address is None:
+            cpus = self.processes * self.threads
+            where = {"address": "local", "_node_ip_address": LOOPBACK, "num_cpus": cpus, "include_dashboard": False}
+        try:
+            ray.init(**where, log_to_driver=False, logging_level="error")
+        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            raise InputError(f"cannot connect to Ray at {self.address or 'this machine'}: {error}") from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+    def _some(self, trials: Sequence[Trial], parked: Path, folder: Path, watch: Watch) -> None:
+        import ray
+
+        gpus = {} if self.device == "cpu" else {"num_gpus": 1}
+        task = ray.remote(max_retries=RETRIES, num_cpus=self.threads, **gpus)(attend)
+        how = {"device": self.device, "fast": asdict(self.fast), "keep": self.keep, "threads": self.threads}
+        running = {task.remote(trial.to_json(), str(parked), str(folder), how, self.timeout): trial for trial in trials}
+        while running:
+            done, _ = ray.wait(list(running), num_returns=1)
+            for one in done:
+                trial = running.pop(one)
+                watch(trial, self._heard(ray, one, trial, folder))
+
+    def _heard(self, ray: Any, task: Any, trial: Trial, folder: Path) -> dict[str, Any]:
+        try:
+            event: dict[str, Any] = ray.get(task)
+        except ray.exceptions.RayError as error:
+            message = f"Ray gave it up after {RETRIES} retries: {str(error).strip().splitlines()[0]}"
+            result = result_of(trial, "failed", message, 0, [], 0.0, self.device)
+            return {"result": failed(folder, trial, result)}
+        if "unreachable" in event:
+            raise InputError(event["unreachable"])
+        return event
+
+
+def attend(settings: dict[str, Any], parked: str, folder: str, how: dict[str, Any], timeout: float | None) -> Any:
+    """One trial, on whichever node Ray has chosen. Anything that is wrong with the node is a sentence."""
+    import torch
+
+    from domainwise.sweep.work import work
+
+    node, output = socket.gethostname(), Path(folder)
+    if not is_ours(output):
+        return {
+            "unreachable": f"the output folder {folder} is not there on the node {node}: use one that all nodes see"
+        }
+    try:
+        data = Domains.open(Path(parked))
+    except OSError as error:
+        sentence = (
+            f"the data of {parked} cannot be read on the node {node} ({error.strerror}): use a cache folder that all"
+        )
+        return {"unreachable": f"{sentence} nodes see (--cache), or the same path on each of them"}
+    trial = Trial.from_json(settings)
+    Claims(output).free(trial.id)  # this may be the second attempt, after a process that is no more
+    torch.set_num_threads(how["threads"])
+    with limited(trial, output, how["device"], timeout):
+        return work(
+            trial, data, output, device=how["device"], fast=Fast(**how["fast"]), keep=how["keep"],
+            watch=lambda trial, event: None,
+        )  # fmt: skip
+
+
+@contextmanager
+def limited(trial: Trial, folder: Path, device: str, timeout: float | None) -> Iterator[None]:
+    """End the process of a trial that takes longer; the trial has failed, and Ray's next attempt finds that."""
+    if timeout is None:
+        yield
+        return
+
+    def give_up() -> None:
+        message = f"it took longer than {timeout:g} s and was ended"
+        failed(folder, trial, result_of(trial, "failed", message, 0, [], 0.0, device))
+        os._exit(1)
+
+    timer = threading.Timer(timeout, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def park(data: Domains, folder: Path) -> Path:
+    """The data where every node can open it: linked to the cache where it is in one, else written once."""
+    parked = folder / "data" / data.fingerprint[:16]
+    if not parked.exists():
+        temporary = parked.with_name(f".{secrets.token_hex(8)}")
+        temporary.mkdir(parents=True)
+        data.save(temporary)
+        try:
+            temporary.rename(parked)
+        except OSError:  # another driver was faster
+            if not parked.exists():
+                raise
+    return parked
+
+
+def authenticated(started_here: bool) -> Any:
+    """Ray, told to let nobody in without a token; it looks at these variables once, when it is imported."""
+    if "ray" in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        raise InputError("Ray was imported without token authentication: set RAY_AUTH_MODE=token before importing it")
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    if started_here:
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    import ray
+
+    return ray
+
+
+def _reachable(address: str) -> None:
+    """Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address == "auto" or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise InputError(
+            f"there is no Ray cluster to be reached at {address} ({error.strerror or error}): see ray start --head"
+        ) from error
