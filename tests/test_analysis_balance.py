@@ -20,6 +20,7 @@ from domainwise.cli.balance import balance as command
 from domainwise.data.digits import digits
 from domainwise.model import load
 from domainwise.network import Network
+from domainwise.report.document import render
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +111,17 @@ def test_the_command_compares_the_algorithms_of_a_folder(compared: Results) -> N
     assert arith.split()[:2] == ["arith", "2"]
     lines = run(str(compared.folder), "--algorithms", "arith", "--json").output.splitlines()
     assert [json.loads(line)["seed"] for line in lines] in ([0, 1], [1, 0])
+
+
+def test_numbers_that_are_kept_are_a_section_of_the_report(compared: Results) -> None:
+    assert 'id="balance"' not in render(compared.outcomes)
+    lines = run(str(compared.folder), "--keep", "--json").output.splitlines()
+    page = render(Results.open(compared.folder).outcomes)
+    assert 'id="balance"' in page
+    found = [json.loads(line) for line in lines]
+    for name in ("erm", "arith"):
+        mean = sum(one["angle"] for one in found if one["algorithm"] == name) / 2
+        assert f'data-value="{mean:.3g}"' in page
 
 
 def test_a_folder_without_trials_is_answered_with_a_sentence(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def picture(found: Surface, about: str = "") -> Panel:
     """All domains in one picture, for a file."""
     described = f"Loss surfaces of {', '.join(found.losses)} {about}".strip()
     rows = -(-len(found.losses) // 3)
-    return panel("loss surfaces", described, 2.0 * rows, partial(_draw_all, found))
+    return panel("loss surfaces", described, 1.55 * rows, partial(_draw_all, found))
 
 
 def _draw_all(found: Surface, axes: Axes) -> None:

@@ -35,16 +35,21 @@ def balance(
     cache: o.Cache = None,
     device: o.Device = "cpu",
     threads: o.Threads = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with each trial, for the report.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Every number, a line of JSON for each trial.")] = False,
 ) -> None:
     """Measure whether a model lies equally far from what each source domain alone would make of it."""
     from domainwise.analysis.balance import balance as measured
     from domainwise.cli.trained import trained
+    from domainwise.records import publish
+    from domainwise.report.balance import FILE
 
     found = []
     for folder, trial in _chosen(run, algorithms):
         task = trained(folder, data, cache, device=device, threads=threads, images=images, quiet=True)
         found.append((trial, measured(task, steps=steps, lr=lr)))
+        if keep:
+            publish(folder / FILE, {"steps": steps, "lr": lr, **found[-1][1].to_json()})
         if as_json:
             about = {"id": trial.id, "algorithm": trial.label or trial.algorithm, "targets": trial.targets}
             print(json.dumps({**about, "seed": trial.seed, **found[-1][1].to_json()}))

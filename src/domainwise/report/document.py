@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError
-from domainwise.report import calibration, classes, facts, figures
+from domainwise.report import balance, calibration, classes, facts, figures
 from domainwise.report.grid import Grid, arrange
 from domainwise.report.headline import headline
 from domainwise.report.measures import COLUMNS, measured
@@ -76,6 +76,8 @@ def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "banded": len(drawn) <= figures.BANDS,
         "undrawn": len(grid) - len(drawn),
         **_counted(grid),
+        "balance": balance.balanced(grid),
+        "balance_names": list(balance.COLUMNS.values()),
         "lines": facts.lines(outcomes),
         "settings": facts.settings(outcomes),
         "versions": facts.versions(outcomes),
