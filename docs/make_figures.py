@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 
 from domainwise.analysis import sketches
-from domainwise.analysis.contours import picture
 from domainwise.analysis.landscape import surface
 from domainwise.analysis.quadratic import STRATEGIES, path, three_bowls
 from domainwise.analysis.share import expected, figure, followed
@@ -16,6 +15,7 @@ from domainwise.analysis.task import task
 from domainwise.api import compare
 from domainwise.data.digits import digits
 from domainwise.model import load
+from domainwise.report.surfaces import picture
 from domainwise.report.svg import as_file
 
 FOLDER = Path(__file__).parent / "figures"

@@ -11,7 +11,6 @@ from made_data import stripes
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from typer.testing import CliRunner
 
-from domainwise.analysis.contours import contours, picture
 from domainwise.analysis.landscape import plane, surface, walk
 from domainwise.analysis.task import Task, task
 from domainwise.api import compare
@@ -19,6 +18,8 @@ from domainwise.cli.surface import surface as command
 from domainwise.data.digits import digits
 from domainwise.errors import InputError
 from domainwise.model import load
+from domainwise.report.document import render
+from domainwise.report.surfaces import contours, picture
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def test_the_surface_has_at_each_point_the_loss_of_the_model_there(trained: Task
     with torch.no_grad():
         expected = {name: float(trained.loss(batch)) for name, batch in trained.domains.items()}
     vector_to_parameters(before, params)
-    assert {name: float(losses[1, 3]) for name, losses in found.losses.items()} == pytest.approx(expected, rel=1e-4)
+    assert {name: losses[1][3] for name, losses in found.losses.items()} == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_grid_holds_all_three_models_with_room_around_them(trained: Task) -> None:
@@ -96,12 +97,14 @@ def test_pictures_mark_the_unseen_domain_and_name_the_models(trained: Task) -> N
     assert "d (unseen)" in set(ElementTree.fromstring(picture(found).svg).itertext())
 
 
-def test_the_command_writes_a_picture_that_needs_no_page(tmp_path: Path) -> None:
+def test_the_command_writes_a_picture_that_needs_no_page_and_keeps_one_for_the_report(tmp_path: Path) -> None:
     found = compare(digits(), "erm", targets=["75"], seeds=1, steps=5, output=tmp_path / "out")
     app = typer.Typer()
     app.command()(command)
     file = tmp_path / "deep" / "surface.svg"
     words = [str(found.outcomes[0].folder), "--data", "digits", "-o", str(file), "--points", "3", "--steps", "2"]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert 'id="surfaces"' not in render(found.outcomes)
+    assert CliRunner().invoke(app, [*words, "--keep"]).exit_code == 0
     assert "75 (unseen)" in file.read_text()
     assert "var(" not in file.read_text()
+    assert "Loss surface of 75 around erm, target 75, seed 0" in render(found.outcomes)

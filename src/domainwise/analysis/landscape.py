@@ -15,6 +15,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from domainwise.analysis.task import Task
 from domainwise.errors import InputError
 from domainwise.losses import Batch
+from domainwise.report.surfaces import Surface
 
 CHUNK = 256  # images at once; the activations of more leave a processor's cache
 
@@ -44,29 +45,6 @@ def plane(models: Sequence[Tensor]) -> Plane:
     if not across.any() or upward.norm() <= 1e-6 * other.norm():
         raise InputError("the three models lie on a line: there is no one plane through them")
     return Plane(first, across, upward * (across.norm() / upward.norm()))
-
-
-@dataclass(frozen=True, eq=False)
-class Surface:
-    """``losses[domain][i, j]`` is the mean loss at ``(a[j], b[i])``."""
-
-    a: Tensor
-    b: Tensor
-    losses: Mapping[str, Tensor]
-    start: tuple[float, float]  # where the walk began
-    models: Mapping[str, tuple[float, float]]  # the end of each leg, by its domain
-    targets: tuple[str, ...]
-
-    @property
-    def mean(self) -> tuple[float, float]:
-        """Of the three models: what Arith heads for."""
-        places = list(self.models.values())
-        return sum(a for a, _ in places) / len(places), sum(b for _, b in places) / len(places)
-
-    @property
-    def end(self) -> tuple[float, float]:
-        """Of the walk: what Fish heads for."""
-        return list(self.models.values())[-1]
 
 
 def walk(task: Task, domains: Sequence[str], *, steps: int = 30, lr: float = 1e-2, batch: int = 32) -> list[Tensor]:
@@ -99,7 +77,8 @@ def surface(
     start = through.place(parameters_to_vector(task.net.parameters()).detach())
     a, b = (_axis([point[i] for point in places.values()], margin, points) for i in (0, 1))
     losses = _losses(task, through, a, b)
-    return Surface(a, b, losses, start, places, task.targets)
+    listed = {name: found.tolist() for name, found in losses.items()}
+    return Surface(a.tolist(), b.tolist(), listed, start, places, task.targets)
 
 
 def _axis(places: Sequence[float], margin: float, points: int) -> Tensor:

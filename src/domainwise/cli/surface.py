@@ -24,14 +24,15 @@ def surface(
     cache: o.Cache = None,
     device: o.Device = "cpu",
     threads: o.Threads = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with the trial too, for the report.")] = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Draw the loss of every domain on the plane through three models of a walk."""
     import sys
 
-    from domainwise.analysis.contours import picture
     from domainwise.analysis.landscape import surface as losses_on_plane
     from domainwise.cli.trained import trained
+    from domainwise.report.surfaces import picture
     from domainwise.report.svg import as_file
 
     task = trained(run, data, cache, device=device, threads=threads, images=images, quiet=quiet)
@@ -39,5 +40,7 @@ def surface(
     found = losses_on_plane(task, domains=names, points=points, margin=margin, steps=steps, lr=lr)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(as_file(picture(found)), encoding="utf-8")
+    if keep:
+        found.save(run)
     if not quiet:
         print(f"surface: {output}", file=sys.stderr)

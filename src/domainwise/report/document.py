@@ -14,6 +14,7 @@ from domainwise.report import balance, calibration, classes, facts, figures
 from domainwise.report.grid import Grid, arrange
 from domainwise.report.headline import headline
 from domainwise.report.measures import COLUMNS, measured
+from domainwise.report.surfaces import surfaces
 from domainwise.report.tables import accuracy_table, percent
 from domainwise.report.tallies import class_names, tallies
 from domainwise.results import Outcome
@@ -76,6 +77,7 @@ def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "banded": len(drawn) <= figures.BANDS,
         "undrawn": len(grid) - len(drawn),
         **_counted(grid),
+        "surfaces": surfaces(grid),
         "balance": balance.balanced(grid),
         "balance_names": list(balance.COLUMNS.values()),
         "lines": facts.lines(outcomes),

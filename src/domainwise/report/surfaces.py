@@ -2,16 +2,68 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from domainwise.analysis.landscape import Surface
+from domainwise.records import publish
+from domainwise.report.grid import Grid
 from domainwise.report.svg import COLOURS, INK, Panel, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+FILE = "surface.json"
 FISH, ARITH = COLOURS[1], COLOURS[0]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """``losses[domain][i][j]`` is the mean loss at ``(a[j], b[i])``."""
+
+    a: Sequence[float]
+    b: Sequence[float]
+    losses: Mapping[str, Sequence[Sequence[float]]]
+    start: tuple[float, float]  # where the walk began
+    models: Mapping[str, tuple[float, float]]  # the end of each leg, by its domain
+    targets: tuple[str, ...]
+
+    @property
+    def mean(self) -> tuple[float, float]:
+        """Of the three models: what Arith heads for."""
+        places = list(self.models.values())
+        return sum(a for a, _ in places) / len(places), sum(b for _, b in places) / len(places)
+
+    @property
+    def end(self) -> tuple[float, float]:
+        """Of the walk: what Fish heads for."""
+        return list(self.models.values())[-1]
+
+    def save(self, folder: Path) -> None:
+        publish(folder / FILE, asdict(self))
+
+
+def surfaces(grid: Grid) -> dict[str, list[Panel]]:
+    """Of every trial that has one kept, by what the trial is called."""
+    drawn = {}
+    for name, groups in grid.items():
+        for target, group in groups.items():
+            for seed, outcome in group.items():
+                file = outcome.folder / FILE
+                if file.is_file() and not outcome.averaged:
+                    about = f"{name}, target {target}, seed {seed}"
+                    drawn[about] = contours(_read(file), f"around {about}")
+    return drawn
+
+
+def _read(file: Path) -> Surface:
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    models = {name: (a, b) for name, (a, b) in kept["models"].items()}
+    a, b = kept["start"]
+    return Surface(kept["a"], kept["b"], kept["losses"], (a, b), models, tuple(kept["targets"]))
 
 
 def contours(found: Surface, about: str = "") -> list[Panel]:
@@ -46,8 +98,9 @@ def _draw_all(found: Surface, axes: Axes) -> None:
 
 
 def _draw(found: Surface, domain: str, axes: Axes, size: float = 1.0) -> None:
-    a, b, losses = found.a.tolist(), found.b.tolist(), found.losses[domain].tolist()
-    lines = axes.contour(a, b, losses, levels=9, colors=INK, linewidths=0.6 * size, alpha=0.55)
+    lines = axes.contour(
+        found.a, found.b, found.losses[domain], levels=9, colors=INK, linewidths=0.6 * size, alpha=0.55
+    )
     axes.clabel(lines, fontsize=6.5 * size, fmt="%.3g")
     for at, (name, place) in enumerate(found.models.items()):
         face = COLOURS[4] if name == domain else "none"
