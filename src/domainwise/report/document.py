@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError
-from domainwise.report import calibration, classes, facts, figures
+from domainwise.report import balance, calibration, classes, facts, figures
 from domainwise.report.grid import Grid, arrange
 from domainwise.report.headline import headline
 from domainwise.report.measures import COLUMNS, measured
+from domainwise.report.surfaces import surfaces
 from domainwise.report.tables import accuracy_table, percent
 from domainwise.report.tallies import class_names, tallies
 from domainwise.results import Outcome
@@ -76,6 +77,9 @@ def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "banded": len(drawn) <= figures.BANDS,
         "undrawn": len(grid) - len(drawn),
         **_counted(grid),
+        "surfaces": surfaces(grid),
+        "balance": balance.balanced(grid),
+        "balance_names": list(balance.COLUMNS.values()),
         "lines": facts.lines(outcomes),
         "settings": facts.settings(outcomes),
         "versions": facts.versions(outcomes),

@@ -71,6 +71,12 @@ def css(colour: str) -> str:
     return f"var(--series-{COLOURS.index(colour) + 1}, {colour})" if colour in COLOURS else colour
 
 
+def as_file(picture: Panel) -> str:
+    """The same for a file of its own: on white, in colours that need no page, which not every viewer would look up."""
+    fixed = re.sub(r"var\(--[\w-]+, (#[0-9a-f]{6})\)", r"\1", picture.svg)
+    return fixed.replace("<svg ", '<svg style="background: #fff" color="#1a1f26" ', 1) + "\n"
+
+
 def _embedded(svg: str, described: str) -> str:
     """Without what makes it a file, a fixed size, ids that another picture has too and styles that leak into a page."""
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg[svg.index("<svg") :], count=1, flags=re.DOTALL)

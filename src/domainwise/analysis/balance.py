@@ -1,0 +1,84 @@
+"""Whether a model lies equally far from every domain's optimum.
+
+The optimum itself is out of reach; a domain's *expert* stands for it: where k steps of descent on that domain alone
+lead from the model. All experts of a model start at it and take equally many steps, so their distances compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from math import acos, degrees
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from domainwise.analysis.landscape import kept, walk
+from domainwise.analysis.task import Task
+
+Losses = Mapping[str, float]  # of every domain
+
+
+@dataclass(frozen=True)
+class Balance:
+    distances: Mapping[str, float]  # from the model to every source's expert
+    variation: float  # coefficient of variation of these: 0 is equally far from all
+    off_centroid: float  # from the model to the mean of the experts, in units of the mean distance to an expert
+    angles: Mapping[str, float]  # between the gradients of two sources at the model, in degrees, by "a, b"
+    at_model: Losses
+    at_experts: Mapping[str, Losses]
+    at_mean: Losses  # of the experts
+
+    @property
+    def angle(self) -> float:
+        return sum(self.angles.values()) / len(self.angles)
+
+    @property
+    def gain(self) -> float:
+        """How much lower the sources' mean loss is at the mean of the experts than at the model."""
+        return sum(self.at_model[name] - self.at_mean[name] for name in self.distances) / len(self.distances)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "angle": self.angle, "gain": self.gain}
+
+
+def balance(task: Task, *, steps: int = 30, lr: float = 1e-2, batch: int = 32) -> Balance:
+    """Of a model between its source domains; it is left as it was."""
+    params = list(task.net.parameters())
+    home = parameters_to_vector(params).detach().clone()
+    experts = {name: walk(task, [name], steps=steps, lr=lr, batch=batch)[0] for name in task.sources}
+    mean = torch.stack(list(experts.values())).mean(0)
+    distances = {name: float((expert - home).norm()) for name, expert in experts.items()}
+    lengths = torch.tensor(list(distances.values()), dtype=torch.float64)
+    with kept(params):
+        return Balance(
+            distances,
+            float(lengths.std(correction=0) / lengths.mean()),
+            float((mean - home).norm() / lengths.mean()),
+            _angles({name: _gradient(task, params, name) for name in task.sources}),
+            _losses(task, params, home),
+            {name: _losses(task, params, expert) for name, expert in experts.items()},
+            _losses(task, params, mean),
+        )
+
+
+def _gradient(task: Task, params: Sequence[nn.Parameter], domain: str) -> Tensor:
+    gradients = torch.autograd.grad(task.loss(task.domains[domain]), params)
+    return torch.cat([gradient.flatten() for gradient in gradients])
+
+
+def _angles(gradients: Mapping[str, Tensor]) -> dict[str, float]:
+    found = {}
+    for (one, g), (other, h) in combinations(gradients.items(), 2):
+        cosine = float(torch.nn.functional.cosine_similarity(g, h, dim=0))
+        found[f"{one}, {other}"] = degrees(acos(max(-1.0, min(1.0, cosine))))
+    return found
+
+
+@torch.no_grad()
+def _losses(task: Task, params: Sequence[nn.Parameter], place: Tensor) -> dict[str, float]:
+    vector_to_parameters(place, params)
+    return {name: float(task.loss(batch)) for name, batch in task.domains.items()}

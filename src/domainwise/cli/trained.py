@@ -1,0 +1,28 @@
+"""A trained model and its data, as the commands that look inside it need them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from domainwise.analysis.task import Task
+
+
+def trained(
+    run: Path, data: str, cache: Path | None, *, device: str, threads: int | None, images: int, quiet: bool
+) -> Task:
+    import torch
+
+    from domainwise.analysis.task import task
+    from domainwise.cli.reading import Ask, read
+    from domainwise.model import load
+    from domainwise.trial import Trial
+
+    if threads:
+        torch.set_num_threads(threads)
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    model = load(run, device=device)
+    trial = Trial.from_json(model.config["trial"])
+    opened, _ = read(data, Ask(size=trial.input_size, device=device), cache, False, quiet)
+    return task(model, opened, images)

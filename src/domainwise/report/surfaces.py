@@ -1,0 +1,116 @@
+"""Loss surfaces as contour pictures, one per domain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from domainwise.records import publish
+from domainwise.report.grid import Grid
+from domainwise.report.svg import COLOURS, INK, Panel, panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FILE = "surface.json"
+FISH, ARITH = COLOURS[1], COLOURS[0]
+
+
+@dataclass(frozen=True)
+class Surface:
+    """``losses[domain][i][j]`` is the mean loss at ``(a[j], b[i])``."""
+
+    a: Sequence[float]
+    b: Sequence[float]
+    losses: Mapping[str, Sequence[Sequence[float]]]
+    start: tuple[float, float]  # where the walk began
+    models: Mapping[str, tuple[float, float]]  # the end of each leg, by its domain
+    targets: tuple[str, ...]
+
+    @property
+    def mean(self) -> tuple[float, float]:
+        """Of the three models: what Arith heads for."""
+        places = list(self.models.values())
+        return sum(a for a, _ in places) / len(places), sum(b for _, b in places) / len(places)
+
+    @property
+    def end(self) -> tuple[float, float]:
+        """Of the walk: what Fish heads for."""
+        return list(self.models.values())[-1]
+
+    def save(self, folder: Path) -> None:
+        publish(folder / FILE, asdict(self))
+
+
+def surfaces(grid: Grid) -> dict[str, list[Panel]]:
+    """Of every trial that has one kept, by what the trial is called."""
+    drawn = {}
+    for name, groups in grid.items():
+        for target, group in groups.items():
+            for seed, outcome in group.items():
+                file = outcome.folder / FILE
+                if file.is_file() and not outcome.averaged:
+                    about = f"{name}, target {target}, seed {seed}"
+                    drawn[about] = contours(_read(file), f"around {about}")
+    return drawn
+
+
+def _read(file: Path) -> Surface:
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    models = {name: (a, b) for name, (a, b) in kept["models"].items()}
+    a, b = kept["start"]
+    return Surface(kept["a"], kept["b"], kept["losses"], (a, b), models, tuple(kept["targets"]))
+
+
+def contours(found: Surface, about: str = "") -> list[Panel]:
+    """Triangles are the models at the end of each leg, filled for the panel's own domain; the star is their mean."""
+    return [
+        panel(_title(found, domain), f"Loss surface of {domain} {about}".strip(), 3.1, partial(_draw, found, domain))
+        for domain in found.losses
+    ]
+
+
+def _title(found: Surface, domain: str) -> str:
+    return f"{domain} (unseen)" if domain in found.targets else domain
+
+
+def picture(found: Surface, about: str = "") -> Panel:
+    """All domains in one picture, for a file."""
+    described = f"Loss surfaces of {', '.join(found.losses)} {about}".strip()
+    rows = -(-len(found.losses) // 3)
+    return panel("loss surfaces", described, 1.55 * rows, partial(_draw_all, found))
+
+
+def _draw_all(found: Surface, axes: Axes) -> None:
+    """Each in its own part of the one picture."""
+    figure = axes.figure
+    axes.remove()
+    rows = -(-len(found.losses) // 3)
+    for at, domain in enumerate(found.losses, 1):
+        part = figure.add_subplot(rows, min(3, len(found.losses)), at)
+        part.set_title(_title(found, domain), fontsize=7)
+        part.tick_params(labelsize=5)
+        _draw(found, domain, part, size=0.6)
+
+
+def _draw(found: Surface, domain: str, axes: Axes, size: float = 1.0) -> None:
+    lines = axes.contour(
+        found.a, found.b, found.losses[domain], levels=9, colors=INK, linewidths=0.6 * size, alpha=0.55
+    )
+    axes.clabel(lines, fontsize=6.5 * size, fmt="%.3g")
+    for at, (name, place) in enumerate(found.models.items()):
+        face = COLOURS[4] if name == domain else "none"
+        axes.plot(*place, "^", color=face, markeredgecolor=INK, markersize=8 * size, markeredgewidth=0.9 * size)
+        offset = (5 * size, -3 * size if at else -9 * size)
+        axes.annotate(name, place, offset, textcoords="offset points", fontsize=7.5 * size)
+    axes.plot(*found.start, "o", color=INK, markersize=4 * size)
+    for to, colour in ((found.end, FISH), (found.mean, ARITH)):
+        arrow = {"arrowstyle": "->", "color": colour, "linewidth": 1.8 * size, "shrinkA": 0, "shrinkB": 3}
+        axes.annotate("", to, found.start, arrowprops=arrow)
+    axes.plot(*found.mean, "*", color=ARITH, markersize=10 * size, markeredgewidth=0)
+    axes.set_aspect("equal")
+    axes.grid(False)

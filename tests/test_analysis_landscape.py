@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+import typer
+from made_data import stripes
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from typer.testing import CliRunner
+
+from domainwise.analysis.landscape import plane, surface, walk
+from domainwise.analysis.task import Task, task
+from domainwise.api import compare
+from domainwise.cli.surface import surface as command
+from domainwise.data.digits import digits
+from domainwise.errors import InputError
+from domainwise.model import load
+from domainwise.report.document import render
+from domainwise.report.surfaces import contours, picture
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    found = compare(
+        stripes("abcd"), "erm", targets=["d"], seeds=1, steps=20, batch=8, output=tmp_path_factory.mktemp("out")
+    )
+    return task(load(found.outcomes[0].folder), stripes("abcd"))
+
+
+def test_a_plane_goes_through_its_three_models_with_true_angles() -> None:
+    models = [torch.randn(50, dtype=torch.float64) for _ in range(3)]
+    through = plane(models)
+    assert through.place(models[0]) == pytest.approx((0, 0))
+    assert through.place(models[1]) == pytest.approx((1, 0))
+    for model in models:
+        torch.testing.assert_close(through.at(*through.place(model)), model)
+    assert float(through.across @ through.upward) == pytest.approx(0, abs=1e-9)
+    assert float(through.upward.norm()) == pytest.approx(float(through.across.norm()))
+
+
+def test_models_on_a_line_have_no_plane() -> None:
+    model = torch.randn(5)
+    with pytest.raises(InputError, match="on a line"):
+        plane([model, 2 * model, 3 * model])
+
+
+def test_a_walk_leaves_the_model_as_it_was_and_goes_on_from_leg_to_leg(trained: Task) -> None:
+    before = parameters_to_vector(trained.net.parameters()).clone()
+    first, second = walk(trained, ["a", "b"], steps=3)
+    assert torch.equal(parameters_to_vector(trained.net.parameters()), before)
+    assert 0 < (first - before).norm() < (second - before).norm() * 10
+    (alone,) = walk(trained, ["a"], steps=3)
+    assert torch.equal(alone, first)
+
+
+def test_the_surface_has_at_each_point_the_loss_of_the_model_there(trained: Task) -> None:
+    found = surface(trained, points=5, steps=3)
+    assert set(found.losses) == set("abcd")
+    through = plane(walk(trained, "abc", steps=3))
+    params = list(trained.net.parameters())
+    before = parameters_to_vector(params).clone()
+    vector_to_parameters(through.at(float(found.a[3]), float(found.b[1])), params)
+    with torch.no_grad():
+        expected = {name: float(trained.loss(batch)) for name, batch in trained.domains.items()}
+    vector_to_parameters(before, params)
+    assert {name: losses[1][3] for name, losses in found.losses.items()} == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_grid_holds_all_three_models_with_room_around_them(trained: Task) -> None:
+    found = surface(trained, points=4, steps=3, margin=0.2)
+    for a, b in found.models.values():
+        assert found.a[0] < a < found.a[-1]
+        assert found.b[0] < b < found.b[-1]
+    assert found.end == found.models["c"]
+    assert found.mean == pytest.approx(
+        (sum(a for a, _ in found.models.values()) / 3, found.models["c"][1] / 3), abs=1e-5
+    )
+
+
+def test_other_data_and_other_than_three_domains_are_refused(trained: Task, tmp_path: Path) -> None:
+    found = compare(stripes(), "erm", targets=["c"], seeds=1, steps=2, batch=4, output=tmp_path)
+    model = load(found.outcomes[0].folder)
+    with pytest.raises(InputError, match="other data"):
+        task(model, digits())
+    with pytest.raises(InputError, match="three"):
+        surface(trained, domains=["a", "b"])
+
+
+def test_pictures_mark_the_unseen_domain_and_name_the_models(trained: Task) -> None:
+    found = replace(surface(trained, points=5, steps=3), targets=("d",))
+    panels = contours(found)
+    assert [panel.title for panel in panels] == ["a", "b", "c", "d (unseen)"]
+    assert {"a", "b", "c"} <= set(ElementTree.fromstring(panels[0].svg).itertext())
+    assert "d (unseen)" in set(ElementTree.fromstring(picture(found).svg).itertext())
+
+
+def test_the_command_writes_a_picture_that_needs_no_page_and_keeps_one_for_the_report(tmp_path: Path) -> None:
+    found = compare(digits(), "erm", targets=["75"], seeds=1, steps=5, output=tmp_path / "out")
+    app = typer.Typer()
+    app.command()(command)
+    file = tmp_path / "deep" / "surface.svg"
+    words = [str(found.outcomes[0].folder), "--data", "digits", "-o", str(file), "--points", "3", "--steps", "2"]
+    assert 'id="surfaces"' not in render(found.outcomes)
+    assert CliRunner().invoke(app, [*words, "--keep"]).exit_code == 0
+    assert "75 (unseen)" in file.read_text()
+    assert "var(" not in file.read_text()
+    assert "Loss surface of 75 around erm, target 75, seed 0" in render(found.outcomes)
