@@ -223,3 +223,17 @@ def test_records_survive_a_line_cut_in_the_middle(tmp_path: Path) -> None:
         file.write('{"step": 2, "lo')
     assert list(records.read(path)) == [{"step": 1, "loss": None, "nested": [None, 2.0]}]
     assert list(records.read(tmp_path / "none.jsonl")) == []
+
+
+def test_an_average_with_batch_norm_is_evaluated_with_statistics_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "normed.py").write_text(
+        "from torch import nn\n"
+        "def build(channels, classes):\n"
+        "    return nn.Sequential(nn.Conv2d(channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())\n"
+    )
+    given = {"network": f"{tmp_path / 'normed.py'}:build", "input_size": 8, "steps": 60, "evaluate_every": 20}
+    plain = execute(trial(**given), DATA, tmp_path / "plain")
+    both = execute(trial(**given, average="ema(decay=0.99)"), DATA, tmp_path / "both")
+    assert both["status"] == "finished", both["message"]
+    assert both["selected"] == plain["selected"]  # the model's own statistics are back after every evaluation
+    assert both["averages"]["ema(decay=0.99)"]["last"]["validation"] > 0.8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import fmean
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm
-from domainwise.averaging import averager, swapped_in
+from domainwise.averaging import averager, refresh_batch_norm, swapped_in
 from domainwise.capture import ONE_AT_A_TIME, Captured, Fast, arithmetic_units, prepare, updater
 from domainwise.checkpoint import Checkpoints, Stateful
 from domainwise.data.domains import Domain, Domains
@@ -26,6 +26,7 @@ from domainwise.model import algorithm_of, network_of, normalisation
 from domainwise.records import Record
 from domainwise.trial import Trial
 
+REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 LOG_EVERY = 10  # updates between two looks at the losses, which is where a device has to be waited for
 
 Parts = dict[str, tuple[Part, Part]]  # of every domain: main to train on (or test on, for a target), holdout
@@ -126,13 +127,24 @@ def run(
                     average.evaluated(step, examiner.validation_loss(record))
                     # What a loss valley averages is known at its end; the others are models like any other, all along.
                     if (last or not hasattr(average, "converged_at")) and (averaged := average.weights()) is not None:
-                        with swapped_in(params, averaged):
+                        with averaged_in(trial, algorithm, averaged, feed):
                             record["average"] = examiner.examine("average")
                             keeper.look("average", {**record, "domains": record["average"]}, last)
                 yield record
             if not last and checkpoints.due(evaluating):
                 losses.look()
                 checkpoints.save(time.perf_counter() - started)
+
+
+@contextmanager
+def averaged_in(trial: Trial, algorithm: Algorithm, averaged: Sequence[Tensor], feed: Feed) -> Iterator[None]:
+    """The network with averaged weights; batch-norm that is not frozen gets the statistics that belong to them."""
+    net = algorithm.net
+    # From a generator of its own, the same every time: training's draws are not touched, and nothing is to be saved.
+    aside = Feed(feed.parts, feed.inputs, trial.batch, seed_hash(trial.seed, "refresh"), pooled=feed.pooled)
+    with swapped_in(net.parameters(), averaged, net.buffers()):
+        refresh_batch_norm(net, (aside.draw() for _ in range(REFRESH)))  # type: ignore[misc]
+        yield
 
 
 @contextmanager

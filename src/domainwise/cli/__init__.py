@@ -9,6 +9,7 @@ import typer
 from domainwise._version import __version__
 from domainwise.cli import cache, presets
 from domainwise.cli.algorithms import algorithms
+from domainwise.cli.balance import balance
 from domainwise.cli.bench import bench
 from domainwise.cli.compare import compare
 from domainwise.cli.demo import demo
@@ -19,6 +20,7 @@ from domainwise.cli.report import report
 from domainwise.cli.run import run
 from domainwise.cli.show import show
 from domainwise.cli.status import status
+from domainwise.cli.surface import surface
 from domainwise.cli.sweep import sweep
 
 app = typer.Typer(
@@ -28,7 +30,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    demo, compare, sweep, run, status, report, show, inspect, algorithms, bench, import_domainbed, export_domainbed
+    demo, compare, sweep, run, status, report, show, surface, balance, inspect, algorithms, bench, import_domainbed,
+    export_domainbed,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

@@ -58,7 +58,7 @@ Average = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", help="Folder for results.  [default: ./domainwise-runs/<command>-<hash>]"),
+    typer.Option("-o", "--output", help="Folder for results; ./domainwise-runs/<command>-<hash> if none is given."),
 ]
 Cache = Annotated[
     Path | None,
