@@ -72,7 +72,7 @@ class Comparison:
 
     def missing(self, retry_failed: bool = False) -> list[Trial]:
         """The trials that have not come to an end yet, or that ended without the average that is asked for now."""
-        ended = {outcome.trial.id: outcome.result for outcome in outcomes(self.folder)}
+        ended = {outcome.folder.name: outcome.result for outcome in outcomes(self.folder)}
         return [trial for trial in self.trials if not _serves(trial, ended.get(trial.id), retry_failed)]
 
     def run(self, engine: Runs, watch: Watch, retry_failed: bool = False) -> Results:
@@ -86,7 +86,7 @@ class Comparison:
         return self.results()
 
     def results(self) -> Results:
-        found = {outcome.trial.id: outcome for outcome in outcomes(self.folder)}
+        found = {outcome.folder.name: outcome for outcome in outcomes(self.folder)}
         own = [replace(found[trial.id], trial=trial) for trial in self.trials if trial.id in found]
         return Results(tuple(variants(own)), self.folder)
 

@@ -76,8 +76,24 @@ def _stamps(trials: Path) -> dict[str, list[int]]:
     return found
 
 
+_READ: dict[tuple[str, int, int], tuple[dict[str, Any], int]] = {}  # the last index read, for one that is the same
+
+
 def _remembered(index: Path) -> tuple[dict[str, Any], int]:
     """The last line about every trial, and the number of lines; one that was cut while being written is left out."""
+    known: dict[str, Any] = {}
+    lines = 0
+    with suppress(OSError):
+        about = index.stat()
+        same = (str(index.absolute()), about.st_mtime_ns, about.st_size)
+        if same not in _READ:
+            _READ.clear()
+            _READ[same] = _parsed(index)
+        known, lines = _READ[same]
+    return known, lines
+
+
+def _parsed(index: Path) -> tuple[dict[str, Any], int]:
     known, lines = {}, 0
     with suppress(OSError), index.open(encoding="utf-8", errors="replace") as file:
         for text in file:

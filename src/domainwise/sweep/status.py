@@ -59,7 +59,7 @@ def status(folder: Path) -> Status:
     with suppress(OSError, ValueError):
         asked = json.loads((folder / PLAN).read_text(encoding="utf-8"))["trials"]
     found = outcomes(folder)
-    done = {outcome.trial.id for outcome in found}
+    done = {outcome.folder.name for outcome in found}
     running = [one for one in working(folder, asked) if one.id not in done]
     return Status(
         asked=len(asked),

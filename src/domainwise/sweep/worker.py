@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import torch
 
 from domainwise.capture import Fast
 from domainwise.data.domains import Domains
+from domainwise.sweep.processes import GRACE
 from domainwise.sweep.work import work
 from domainwise.trial import Trial
 
@@ -40,6 +43,8 @@ def listen(given: queue.Queue[str]) -> None:
     """Ends the process, in the middle of a trial if need be, when the one that gives the trials is no more."""
     for line in sys.stdin:
         given.put(line)
+    os.kill(os.getpid(), signal.SIGTERM)  # a trial that can put itself aside does so
+    time.sleep(GRACE)
     os._exit(0)
 
 
