@@ -148,7 +148,11 @@ def test_bad_files_are_refused_with_a_sentence(tmp_path: Path, digits, spoil, se
     assert sentence in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", gzip.compress(idx(np.zeros((9, 28, 28), np.uint8)))[:-9]])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no archive", gzip.compress(idx(np.zeros((9, 28, 28), np.uint8)))[:-9]],
+    ids=["empty", "text", "cut short"],  # bytes of an archive would name the second it was made in
+)
 def test_damaged_archives_are_refused_by_name(tmp_path: Path, content: bytes) -> None:
     for name in (f"{FILES[0]}.gz", "mnist.npz"):
         (tmp_path / name).write_bytes(content)
