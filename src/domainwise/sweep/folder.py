@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from domainwise._version import __version__
 from domainwise.errors import InputError
-from domainwise.records import finite, publish
+from domainwise.records import publish, publish_once
 
 if TYPE_CHECKING:
     from domainwise.data.domains import Domains
@@ -54,19 +52,6 @@ def ended(path: Path) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads((path / "result.json").read_text(encoding="utf-8"))
         return found
     return None
-
-
-def publish_once(path: Path, content: dict[str, Any]) -> bool:
-    """Write a JSON file whole, unless it is there already; tells whether it was written."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    temporary.write_text(json.dumps(finite(content), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink()
-    return True
 
 
 def failed(folder: Path, trial: Trial, result: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from domainwise.capture import Fast, arithmetic_units
+from domainwise.checkpoint import listening
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.sweep.execute import Watch
@@ -58,7 +59,7 @@ def run_packed(
                 tell(trial, work(trial, data, folder, device=device, fast=fast, keep=keep, watch=tell))
 
     threads = [threading.Thread(target=in_turn, daemon=True) for _ in range(min(at_once, len(trials)))]
-    with arithmetic_units(trials[0].precision) if trials else nullcontext():
+    with listening(), arithmetic_units(trials[0].precision) if trials else nullcontext():
         for thread in threads:
             thread.start()
         for thread in threads:
