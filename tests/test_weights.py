@@ -191,11 +191,11 @@ def test_a_hub_that_cannot_be_reached_is_a_sentence_within_seconds(cache: Path) 
 
 def test_a_hub_that_never_answers_is_not_waited_for(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "_PATIENCE", 0.1)
-    monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: time.sleep(1))
+    monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: time.sleep(30))
     started = time.perf_counter()
     with pytest.raises(InputError, match="cannot be reached"):
         build("resnet18", RGB, 5, pretrained=True)
-    assert time.perf_counter() - started < 0.9
+    assert time.perf_counter() - started < 15
 
 
 def test_offline_mode_does_not_ask_the_hub_at_all(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,8 +33,8 @@ def natural(names: Iterable[str]) -> list[str]:
 
 
 def ordered(algorithms: Iterable[str]) -> list[str]:
-    """By name, with "erm", the baseline, first."""
-    return sorted(natural(algorithms), key=lambda name: name != "erm")
+    """By name, with "erm", the baseline, first, and its averages after it."""
+    return sorted(natural(algorithms), key=lambda name: name != "erm" and not name.startswith("erm + "))
 
 
 def _pieces(name: str) -> list[str | int]:
