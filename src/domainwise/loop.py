@@ -14,7 +14,7 @@ from torch import Tensor
 
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import averager, refresh_batch_norm, swapped_in
-from domainwise.capture import ONE_AT_A_TIME, Captured, Fast, arithmetic_units, prepare, updater
+from domainwise.capture import ONE_AT_A_TIME, Captured, Fast, Update, arithmetic_units, prepare, updater
 from domainwise.checkpoint import Checkpoints, Stateful
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.feed import Feed, Inputs, Part, has_room
@@ -57,49 +57,15 @@ def run(
     ``checkpoints`` says where to go on from and saves what is needed for that, after a record has been taken.
     Raises :class:`Diverged` where a loss is not finite.
     """
-    sources = [domain.name for domain in data if domain.name not in trial.targets]
-    on_host = not has_room(data, device)
-    if on_host and device != "cpu":
-        say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
-    parts: Parts = {domain.name: dealt(trial, domain, i, device, on_host) for i, domain in enumerate(data)}
     # Dropout draws from the global generator; the caller's own stays as it was.
     with generators_kept(device), arithmetic_units(trial.precision):
-        algorithm = algorithm_of(trial)
-        with ONE_AT_A_TIME:
-            torch.manual_seed(seed_hash(trial.seed, "init"))
-            net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(device)
-            shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
-            prepare(net, shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
-            update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
-        compiled = fast.compile and device != "cpu"
-        inputs = Inputs(trial.augment, trial.input_size, *normalisation(net, data.shape[-1]), compile=compiled)
-        feed = Feed(
-            [parts[name][0] for name in sources],
-            inputs,
-            trial.batch,
-            trial.seed,
-            balanced=trial.balanced,
-            pooled=algorithm.pooled,
-        )
-        examiner = Examiner(trial, algorithm, parts, inputs)
-        keeper = keeper or Keeper(trial)
-        keeper.starts(algorithm, data, inputs)
+        algorithm, update, feed, examiner = set_up(trial, data, device, fast, say)
+        keeper, checkpoints, losses = keeper or Keeper(trial), checkpoints or Checkpoints(), Losses(trial, feed)
+        keeper.starts(algorithm, data, feed.inputs)
         average, params = averager(trial.average), list(algorithm.net.parameters())
-        losses = Losses(trial, sources)
-        with ONE_AT_A_TIME:
-            torch.manual_seed(seed_hash(trial.seed, "dropout"))
-
-        stateful: dict[str, Stateful] = {
-            "algorithm": algorithm,
-            "feed": feed,
-            "examiner": examiner,
-            "losses": losses,
-            "keeper": keeper,
-            "generators": GlobalGenerators(device),
-            **({} if average is None else {"average": average}),
-        }
-        checkpoints = checkpoints or Checkpoints()
-        first = checkpoints.restore(stateful)
+        stateful: dict[str, Stateful] = {"algorithm": algorithm, "feed": feed, "examiner": examiner, "losses": losses}
+        stateful |= {"keeper": keeper, "generators": GlobalGenerators(device)}
+        first = checkpoints.restore(stateful if average is None else {**stateful, "average": average})
         if isinstance(update, Captured):
             update.forget()
 
@@ -116,16 +82,12 @@ def run(
                 losses.look()
                 tick(step + 1)
             if evaluating:
-                record = {
-                    "step": step,
-                    "seconds": time.perf_counter() - started,
-                    "loss": losses.mean(),
-                    "domains": examiner.examine(),
-                }
+                record: Record = {"step": step, "seconds": time.perf_counter() - started, "loss": losses.mean()}
+                record["domains"] = examiner.examine()
                 keeper.look("model", record, last)
                 if average is not None:
                     average.evaluated(step, examiner.validation_loss(record))
-                    # What a loss valley averages is known at its end; the others are models like any other, all along.
+                    # What a loss valley averages is known at its end; others are models like any other, all along.
                     if (last or not hasattr(average, "converged_at")) and (averaged := average.weights()) is not None:
                         with averaged_in(trial, algorithm, averaged, feed):
                             record["average"] = examiner.examine("average")
@@ -134,6 +96,29 @@ def run(
             if not last and checkpoints.due(evaluating):
                 losses.look()
                 checkpoints.save(time.perf_counter() - started)
+
+
+def set_up(
+    trial: Trial, data: Domains, device: str, fast: Fast, say: Callable[[str], None]
+) -> tuple[Algorithm, Update, Feed, Examiner]:
+    """All that a run works with, every generator at its beginning."""
+    on_host = not has_room(data, device)
+    if on_host and device != "cpu":
+        say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
+    parts: Parts = {domain.name: dealt(trial, domain, i, device, on_host) for i, domain in enumerate(data)}
+    algorithm = algorithm_of(trial)
+    with ONE_AT_A_TIME:
+        torch.manual_seed(seed_hash(trial.seed, "init"))
+        net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(device)
+        shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
+        prepare(net, shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
+        update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
+        torch.manual_seed(seed_hash(trial.seed, "dropout"))
+    compiled = fast.compile and device != "cpu"
+    inputs = Inputs(trial.augment, trial.input_size, *normalisation(net, data.shape[-1]), compile=compiled)
+    sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
+    feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
+    return algorithm, update, feed, Examiner(trial, algorithm, parts, inputs)
 
 
 @contextmanager
@@ -229,8 +214,8 @@ class Examiner:
 class Losses:
     """The losses since the last look, which stay on the device until then."""
 
-    def __init__(self, trial: Trial, sources: list[str]) -> None:
-        self.trial, self.sources = trial, sources
+    def __init__(self, trial: Trial, feed: Feed) -> None:
+        self.trial, self.sources = trial, [part.domain.name for part in feed.parts]
         self.waiting: list[tuple[int, dict[str, Tensor]]] = []
         self.seen: list[float] = []
 
