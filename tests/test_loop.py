@@ -11,10 +11,11 @@ from made_data import stripes
 
 from domainwise import InputError, records
 from domainwise.algorithms import parse
+from domainwise.capture import Fast
 from domainwise.data.domains import Domain
 from domainwise.data.feed import Feed, Inputs, Part
 from domainwise.data.splits import split
-from domainwise.loop import Diverged, run
+from domainwise.loop import Diverged, averaged_in, run, set_up
 from domainwise.select import by_validation, summary, validation
 from domainwise.settings import resolve
 from domainwise.sweep.execute import execute
@@ -237,3 +238,9 @@ def test_an_average_with_batch_norm_is_evaluated_with_statistics_of_its_own(tmp_
     assert both["status"] == "finished", both["message"]
     assert both["selected"] == plain["selected"]  # the model's own statistics are back after every evaluation
     assert both["averages"]["ema(decay=0.99)"]["last"]["validation"] > 0.8
+    algorithm, _, feed, _ = set_up(trial(**given), DATA, "cpu", Fast(), say=print)
+    norm = next(module for module in algorithm.net.modules() if isinstance(module, torch.nn.BatchNorm2d))
+    before = norm.running_mean.clone()
+    with averaged_in(trial(**given), algorithm, [p.detach() for p in algorithm.net.parameters()], feed):
+        assert not torch.allclose(norm.running_mean, before, atol=1e-3)
+    assert torch.equal(norm.running_mean, before)
