@@ -18,7 +18,7 @@ LAYERS = [
     {"thirdparty", "vision", "hub", "weights", "backbones", "network", "folding"},
     {"losses", "averaging", "counts", "data", "settings", "trial", "records", "select", "results"},
     {"algorithms"},
-    {"capture", "model"},
+    {"capture", "model", "units"},
     {"keeper"},
     {"loop", "evaluate", "checkpoint", "bench"},
     {"runs"},

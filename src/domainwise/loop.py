@@ -14,7 +14,7 @@ from torch import Tensor
 
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import averager, refresh_batch_norm, swapped_in
-from domainwise.capture import ONE_AT_A_TIME, Captured, Fast, Update, arithmetic_units, prepare, updater
+from domainwise.capture import ONE_AT_A_TIME, Captured, Fast, Update, prepare, updater
 from domainwise.checkpoint import Checkpoints, Stateful
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.feed import Feed, Inputs, Part, has_room
@@ -25,6 +25,7 @@ from domainwise.keeper import Keeper
 from domainwise.model import algorithm_of, network_of, normalisation
 from domainwise.records import Record
 from domainwise.trial import Trial
+from domainwise.units import arithmetic_units
 
 REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 LOG_EVERY = 10  # updates between two looks at the losses, which is where a device has to be waited for
@@ -58,7 +59,7 @@ def run(
     Raises :class:`Diverged` where a loss is not finite.
     """
     # Dropout draws from the global generator; the caller's own stays as it was.
-    with generators_kept(device), arithmetic_units(trial.precision):
+    with generators_kept(device), arithmetic_units(trial.precision, fast.deterministic):
         algorithm, update, feed, examiner = set_up(trial, data, device, fast, say)
         keeper, checkpoints, losses = keeper or Keeper(trial), checkpoints or Checkpoints(), Losses(trial, feed)
         keeper.starts(algorithm, data, feed.inputs)
@@ -114,8 +115,8 @@ def set_up(
         prepare(net, shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
         update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
         torch.manual_seed(seed_hash(trial.seed, "dropout"))
-    compiled = fast.compile and device != "cpu"
-    inputs = Inputs(trial.augment, trial.input_size, *normalisation(net, data.shape[-1]), compile=compiled)
+    scale = normalisation(net, data.shape[-1])
+    inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
     feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
     return algorithm, update, feed, Examiner(trial, algorithm, parts, inputs)

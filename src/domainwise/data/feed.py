@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -22,19 +24,37 @@ EVALUATION_BATCH = 256
 
 
 class Rows:
-    """Some rows of an array: on a GPU they are there if it has room; otherwise they are looked up where they lie."""
+    """Some rows of an array: on a GPU the array is there if it has room; otherwise they are looked up where they lie.
+
+    However many trials a process runs at once, an array is on a GPU only once.
+    """
 
     def __init__(self, array: Images, rows: Indices, device: str, on_host: bool) -> None:
-        self.device = device
-        self.rows = torch.from_numpy(rows) if on_host else None
-        self.array = torch.from_numpy(array) if on_host else torch.from_numpy(array[rows]).to(device)
+        self.device, self.source, self.rows = device, array, torch.from_numpy(rows)
+        self.array = torch.from_numpy(array) if on_host else _brought(array, device)
 
     def __getitem__(self, chosen: Tensor) -> Tensor:
-        if self.rows is None:
-            return self.array[chosen.to(self.array.device, non_blocking=True)]
-        found = self.array[self.rows[chosen]]
+        rows = self.rows[chosen]
+        if self.array.device.type != "cpu":
+            return self.array[rows.to(self.array.device, non_blocking=True)]
+        found = self.array[rows]
         # The host runs ahead of the device, so that this copy happens during the update before.
         return found if self.device == "cpu" else found.pin_memory().to(self.device, non_blocking=True)
+
+
+_lock = threading.Lock()
+_on_device: WeakValueDictionary[tuple[int, str], Tensor] = WeakValueDictionary()
+
+
+def _brought(array: Images, device: str) -> Tensor:
+    """Arrays are known by their identity, which is theirs for as long as some rows hold both array and tensor."""
+    with _lock:
+        found = _on_device.get((id(array), device))
+        if found is None:
+            _on_device[id(array), device] = found = torch.from_numpy(array).to(device)
+            if found.is_cuda:  # trials on other streams use it too
+                torch.cuda.current_stream(device).synchronize()
+        return found
 
 
 def has_room(data: Domains, device: str, share: float = 0.6) -> bool:
@@ -42,7 +62,8 @@ def has_room(data: Domains, device: str, share: float = 0.6) -> bool:
     if torch.device(device).type == "cpu":
         return False
     free, _ = torch.cuda.mem_get_info(device)
-    return sum(d.images.nbytes + (0 if d.evaluation is None else d.evaluation.nbytes) for d in data) < share * free
+    arrays = [array for domain in data for array in (domain.images, domain.evaluation) if array is not None]
+    return sum(array.nbytes for array in arrays if (id(array), device) not in _on_device) < share * free
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +115,11 @@ class Inputs:
         mean: Sequence[float] = (0.0,),
         std: Sequence[float] = (1.0,),
         *,
-        compile: bool = False,
+        compiler: Callable[[Any], Any] = lambda function: function,
     ) -> None:
         self.recipe: Augmentation = augmentation(recipe, size, mean, std)
         # For minibatches, which have one shape; the batches of an evaluation have many.
-        self.apply = torch.compile(self.recipe.apply, dynamic=False) if compile else self.recipe.apply
+        self.apply = compiler(self.recipe.apply)
         self.random = recipe != "none"
 
     def training(self, parts: Sequence[Part], chosen: Sequence[Tensor], generator: torch.Generator) -> Tensor:
