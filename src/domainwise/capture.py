@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +15,6 @@ from domainwise.folding import fold
 from domainwise.network import Network
 
 WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
-
-# Held while a network is made and whenever work is handed to the device, so that trials in several threads take turns:
-# they share one generator and one compiler, and a capture must not see the work of others. Waiting for the device is
-# done without it.
-ONE_AT_A_TIME = threading.RLock()
 
 Update = Callable[[Sequence[Any]], dict[str, Tensor]]
 Say = Callable[[str], None]

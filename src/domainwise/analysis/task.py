@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from domainwise.data.domains import Domains
-from domainwise.data.feed import Inputs, Part
+from domainwise.data.feed import Chosen, Inputs, Part
 from domainwise.data.splits import seed_hash
 from domainwise.errors import InputError
 from domainwise.loop import dealt
@@ -60,4 +60,5 @@ def task(model: Model, data: Domains, most: int = 1000) -> Task:
 
 def _whole(part: Part, inputs: Inputs, most: int) -> Batch:
     rows = torch.arange(min(len(part), most))  # the split has shuffled them
-    return inputs.plain(part, rows), part.labels[: len(rows)]
+    (chosen,) = Chosen.of([rows], part.device)
+    return inputs.plain(part, chosen), part.labels[: len(rows)]

@@ -62,7 +62,7 @@ def run(
         comparison,
         device,
         threads,
-        1,
+        None,
         quiet,
         format,
         retry_failed,

@@ -17,6 +17,7 @@ from domainwise.sweep.execute import Watch
 from domainwise.sweep.how import How
 from domainwise.sweep.work import work
 from domainwise.trial import Trial
+from domainwise.turns import one_thread
 
 Many = int | Literal["auto"]
 
@@ -48,7 +49,7 @@ def run_packed(
         with lock:
             watch(trial, event)
 
-    def in_turn(place: int) -> None:
+    def keep_running(place: int) -> None:
         try:
             with own_stream(how.device):
                 if room.admits(place):
@@ -60,11 +61,11 @@ def run_packed(
             ask_to_stop()
             room.known.set()
 
-    with listening():
-        threads = [threading.Thread(target=in_turn, args=(place,), daemon=True) for place in range(1, room.most)]
+    with listening(), one_thread() if room.most > 1 else nullcontext():
+        threads = [threading.Thread(target=keep_running, args=(place,), daemon=True) for place in range(1, room.most)]
         for thread in threads:
             thread.start()
-        in_turn(0)
+        keep_running(0)
         for thread in threads:
             thread.join()
         if errors:
