@@ -105,6 +105,11 @@ def test_the_command_tells_of_one_trial_domain_by_domain(compared: Results) -> N
     assert said[6].startswith("75 (unseen)")
 
 
+def test_the_command_opens_one_model_of_a_trial(compared: Results) -> None:
+    folder = compared.outcomes[0].folder
+    assert run(str(folder / "best")).output == run(str(folder)).output
+
+
 def test_the_command_compares_the_algorithms_of_a_folder(compared: Results) -> None:
     _, erm, arith = run(str(compared.folder)).output.splitlines()
     assert erm.split()[:2] == ["erm", "2"]

@@ -34,6 +34,7 @@ def balance(
     images: Annotated[int, typer.Option(min=1, help="Of a domain at most.")] = 1000,
     cache: o.Cache = None,
     device: o.Device = "cpu",
+    precision: o.Precision = None,
     threads: o.Threads = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with each trial, for the report.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Every number, a line of JSON for each trial.")] = False,
@@ -46,7 +47,9 @@ def balance(
 
     found = []
     for folder, trial in _chosen(run, algorithms):
-        task = trained(folder, data, cache, device=device, threads=threads, images=images, quiet=True)
+        task = trained(
+            folder, data, cache, device=device, precision=precision, threads=threads, images=images, quiet=True
+        )
         found.append((trial, measured(task, steps=steps, lr=lr)))
         if keep:
             publish(folder / FILE, {"steps": steps, "lr": lr, **found[-1][1].to_json()})
@@ -60,8 +63,12 @@ def balance(
 def _chosen(run: str, algorithms: str | None) -> list[tuple[Path, Trial]]:
     from domainwise.cli.show import trials_named
     from domainwise.errors import InputError
+    from domainwise.model import CONFIG
     from domainwise.trial import Trial
 
+    if (Path(run) / CONFIG).is_file():  # one model: a snapshot, an average
+        config = json.loads((Path(run) / CONFIG).read_text(encoding="utf-8"))
+        return [(Path(run), Trial.from_json(config["trial"]))]
     named = {folder: json.loads((folder / "trial.json").read_text(encoding="utf-8")) for folder in trials_named(run)}
     trials = [(folder, Trial.from_json(settings)) for folder, settings in named.items()]
     wanted = [name.strip() for name in algorithms.split(",")] if algorithms else None
