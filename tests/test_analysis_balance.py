@@ -111,9 +111,11 @@ def test_the_command_opens_one_model_of_a_trial(compared: Results) -> None:
 
 
 def test_the_command_compares_the_algorithms_of_a_folder(compared: Results) -> None:
-    _, erm, arith = run(str(compared.folder)).output.splitlines()
+    _, erm, arith, _, nearer, evener = run(str(compared.folder)).output.splitlines()
     assert erm.split()[:2] == ["erm", "2"]
     assert arith.split()[:2] == ["arith", "2"]
+    assert nearer.startswith("erm is nearer the centroid than arith in ")
+    assert evener.startswith("erm is at more equal distances from the experts than arith in ")
     lines = run(str(compared.folder), "--algorithms", "arith", "--json").output.splitlines()
     assert [json.loads(line)["seed"] for line in lines] in ([0, 1], [1, 0])
 
