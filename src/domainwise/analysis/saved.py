@@ -44,12 +44,15 @@ def _vector(task: Task, folder: Path, weights: Mapping[str, Tensor]) -> Tensor:
 
 
 def _names(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of what a model is, the part in which they differ: "seed 1", "arith, step 299"."""
+    """Of what a model is, as much as tells them apart: "seed 1", or "arith, step 299"."""
     described = [_described(config) for config in configs]
-    telling = [key for key in described[0] if len({words[key] for words in described}) > 1]
-    names = [", ".join(words[key] for key in telling) for words in described]
+    names = [""] * len(configs)
+    for key in described[0]:
+        kinds = {words[key] for words in described}
+        if len(kinds) > 1 and len(set(names)) < len(names):
+            names = [f"{name}, {words[key]}".removeprefix(", ") for name, words in zip(names, described, strict=True)]
     if len(set(names)) < len(names):
-        raise InputError("two of the three models are the same one: there is no plane through them")
+        raise InputError("two of these models are the same one: there is no plane through them")
     return names
 
 

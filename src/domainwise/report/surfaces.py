@@ -126,7 +126,8 @@ def _draw(found: Surface, domain: str, axes: Axes, size: float = 1.0) -> None:
         face = COLOURS[4] if name == domain else "none"
         axes.plot(*place, "^", color=face, markeredgecolor=INK, markersize=8 * size, markeredgewidth=0.9 * size)
         offset = (5 * size, -3 * size if at else -9 * size)
-        axes.annotate(name, place, offset, textcoords="offset points", fontsize=7.5 * size)
+        said = axes.annotate(name, place, offset, textcoords="offset points", fontsize=7.5 * size)
+        said.set_in_layout(False)  # a long name must not leave the picture no room
     if found.start is not None:
         axes.plot(*found.start, "o", color=INK, markersize=4 * size)
         for to, colour in ((found.end, FISH), (found.mean, ARITH)):
