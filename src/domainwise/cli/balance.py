@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from domainwise.analysis.task import Task
     from domainwise.trial import Trial
 
-FEW = 3  # models of a network for which compiling it takes longer than it saves
+FEW = 3  # models: for no more than these a network is not compiled, which takes as long as measuring some of them
 
 
 def balance(
