@@ -48,8 +48,8 @@ class Given:
         """Whether it needs a process to itself: to see whether it is to blame, or for its random numbers' sake."""
         return self.attempt > 1 or self.trial.dropout > 0
 
-    def again(self, blamed: bool) -> Given:
-        return replace(self, attempt=self.attempt + blamed, deadline=None)
+    def again(self) -> Given:
+        return replace(self, attempt=self.attempt + 1, deadline=None)
 
 
 class Worker:
@@ -102,10 +102,9 @@ class Worker:
         if one.deadline is None:
             self._set_deadline(one)
 
-    def overdue(self) -> Given | None:
-        now = time.monotonic()
-        late = (one for one in self.given.values() if one.deadline is not None and now >= one.deadline)
-        return next(late, None)
+    def overdue(self) -> bool:
+        ends = [one.deadline for one in self.given.values() if one.deadline is not None]
+        return bool(ends) and time.monotonic() >= min(ends)
 
     def _set_deadline(self, one: Given) -> None:
         one.deadline = None if self.timeout is None else time.monotonic() + self.timeout

@@ -65,8 +65,8 @@ class Processes:
 
     def _hear(self, parked: Path) -> None:
         for worker in list(self.workers):
-            if late := worker.overdue():
-                self._replace(worker, parked, late)
+            if worker.overdue():
+                self._replace(worker, parked, late=True)
         try:
             worker, event = self.heard.get(timeout=self._patience())
         except queue.Empty:
@@ -89,19 +89,20 @@ class Processes:
         ends = [one.deadline for worker in self.workers for one in worker.given.values() if one.deadline is not None]
         return max(0.0, min(ends) - time.monotonic()) if ends else None
 
-    def _replace(self, worker: Worker, parked: Path, late: Given | None = None) -> None:
-        """After the end of a process, or to end it: its trials once more, but not the one that took too long.
+    def _replace(self, worker: Worker, parked: Path, late: bool = False) -> None:
+        """After the end of a process, or to end one that takes too long: its trials once more.
 
         Nobody knows which of several was to blame: each of them goes on by itself, so that it shows.
         """
         self.workers.remove(worker)
         worker.stop()
+        alone = len(worker.given) == 1
         for one in worker.given.values():
             Claims(self.folder).free(one.trial.id)  # of the process that is no more
-            if one is late:
+            if late and alone:
                 self._fail(worker, one, f"it took longer than {self.timeout:g} s and was ended")
-            elif late or one.attempt < ATTEMPTS:
-                self.waiting.append(one.again(blamed=not late))
+            elif one.attempt < ATTEMPTS:
+                self.waiting.append(one.again())
             else:
                 code, words = worker.process.returncode, worker.last_words
                 message = f"its process ended {ATTEMPTS} times in the middle (exit code {code}): {words}"

@@ -1,0 +1,116 @@
+"""Processes that run several trials at once, as for a GPU: what is lost with one of them, and what is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from made_data import stripes
+
+from domainwise.algorithms import parse
+from domainwise.settings import resolve
+from domainwise.sweep.engine import Engine
+from domainwise.sweep.execute import execute
+from domainwise.sweep.given import Place
+from domainwise.sweep.how import How
+from domainwise.sweep.pack import fitting
+from domainwise.sweep.plan import plan
+from domainwise.sweep.processes import Processes
+from domainwise.trial import Trial
+
+DATA = stripes()
+
+# Ends as it would where a GPU gives up, at its third update and at the first attempt, or at every one.
+LOST = """
+from pathlib import Path
+import time
+import torch
+from domainwise.algorithms import Algorithm, algorithm
+
+@algorithm
+class Lost(Algorithm):
+    def update(self, batches):
+        mark = Path(__file__).with_suffix(".lost")
+        self.updates = getattr(self, "updates", 0) + 1
+        if self.updates == 3 and ({always} or not mark.exists()):
+            mark.touch()
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+        return super().update(batches)
+"""
+HANGING = LOST.replace(
+    'raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")', "time.sleep(600)"
+)
+
+
+def trials(text: str = "erm,fish", **given: object) -> list[Trial]:
+    return plan(DATA, parse(text), [("c",)], [0], resolve(given={"steps": 12, "evaluate_every": 4, **given}))
+
+
+def run(packed: list[Trial], folder: Path, timeout: float | None = None, room: int = 3) -> dict[str, dict[str, Any]]:
+    found = {}
+
+    def watch(trial: Trial, event: dict[str, Any]) -> None:
+        if "result" in event:
+            assert trial.label not in found
+            found[trial.label] = event["result"]
+
+    Processes([Place(How(), room)], DATA, folder, watch, timeout).run(packed)
+    return found
+
+
+def as_alone(packed: list[Trial], found: dict[str, dict[str, Any]], folder: Path) -> bool:
+    alone = {trial.label: execute(trial, DATA, folder / trial.id) for trial in packed}
+    return all(found[label]["selected"] == result["selected"] for label, result in alone.items())
+
+
+def written(folder: Path, text: str, always: bool) -> str:
+    file = folder / "lost.py"
+    file.write_text(text.replace("{always}", str(always)))
+    return f"{file}:Lost"
+
+
+def test_trials_that_share_a_process_come_out_as_alone(tmp_path: Path) -> None:
+    """Those with dropout would disturb others, and wait until they have a process to themselves."""
+    packed = [*trials(), *(replace(trial, dropout=0.5) for trial in trials("coral,vrex"))]
+    assert as_alone(packed, run(packed, tmp_path / "packed"), tmp_path / "alone")
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_lost_device_costs_the_others_of_its_process_nothing(tmp_path: Path, always: bool) -> None:
+    others = trials()
+    found = run([*trials(written(tmp_path, LOST, always)), *others], tmp_path / "out")
+    assert found["Lost"]["status"] == ("failed" if always else "finished")
+    if always:
+        assert "CUDA error: an illegal memory access was encountered" in found["Lost"]["message"]
+    assert as_alone(others, found, tmp_path / "alone")
+
+
+def test_a_trial_that_hangs_does_not_take_the_others_of_its_process_along(tmp_path: Path) -> None:
+    found = run([*trials(written(tmp_path, HANGING, always=True)), *trials("erm")], tmp_path, timeout=8)
+    assert "took longer than 8 s" in found["Lost"]["message"]
+    assert found["erm"]["status"] == "finished"
+
+
+def test_a_lost_device_in_this_process_is_a_failed_trial(tmp_path: Path) -> None:
+    found = {}
+    (trial,) = trials(written(tmp_path, LOST, always=True))
+    Engine().run([trial], DATA, tmp_path, lambda trial, event: found.update(event))
+    assert found["result"]["status"] == "failed"
+    assert found["result"]["message"].startswith("the device can no longer be used: CUDA error")
+
+
+def test_there_is_a_process_for_each_gpu_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    every, one = Engine(device="cuda", per_gpu=3), Engine(device="cuda:1", per_gpu="auto")
+    assert [(place.how.device, place.room) for place in every.places] == [("cuda:0", 3), ("cuda:1", 3)]
+    assert [(place.how.device, place.room) for place in one.places] == [("cuda:1", "auto")]
+    assert (every.at_once, one.at_once, Engine(processes=5).at_once) == (6, 4, 5)
+
+
+@pytest.mark.parametrize(("free", "room"), [(90, 4), (25, 3), (14, 2), (10, 1), (0, 1)])
+def test_as_many_share_a_gpu_as_its_memory_has_room_for(free: int, room: int) -> None:
+    """The first one takes ten; a fifth of what is free then is spared."""
+    assert fitting(free + 10, free, most=4) == room
