@@ -66,8 +66,9 @@ class Trial:
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> Trial:
-        known = {key: value for key, value in settings.items() if key != "id"}
-        return cls(**{**known, "targets": tuple(known["targets"])})
+        known = {**settings, "targets": tuple(settings["targets"])}
+        known.pop("id", None)
+        return cls(**known)
 
 
 _DETERMINING = {f.name for f in fields(Trial) if f.compare}

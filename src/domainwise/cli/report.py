@@ -19,7 +19,7 @@ def report(
     """Print the table of a folder of results and write its report anew."""
     import sys
 
-    from domainwise.api import Results
+    from domainwise.report.study import Results
 
     results = Results.open(folder)
     print(results.table(format), flush=True)
