@@ -59,7 +59,7 @@ class Trial:
     def id(self) -> str:
         settings = {name: getattr(self, name) for name in _DETERMINING}
         settings["hyperparameters"] = dict(self.hyperparameters)
-        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(_CANONICAL.encode(settings).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
         return {"id": self.id, **asdict(self)}
@@ -71,4 +71,5 @@ class Trial:
         return cls(**known)
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True)  # made once: there may be ten thousand trials
 _DETERMINING = {f.name for f in fields(Trial) if f.compare}
