@@ -33,10 +33,12 @@ class Results:
         """Those that diverged or failed."""
         return [outcome for outcome in self.outcomes if outcome.result["status"] != "finished"]
 
-    def table(self, format: str = "table") -> str:
+    def table(self, format: str = "table", select: str | None = None) -> str:
+        """``select`` names a rule of :mod:`domainwise.select`; without it, what the trials themselves selected."""
+        from domainwise.report.selecting import table_by
         from domainwise.report.tables import accuracy_table
 
-        return accuracy_table(self.outcomes).render(format)
+        return (accuracy_table(self.outcomes) if select is None else table_by(self.outcomes, select)).render(format)
 
     def frame(self) -> pd.DataFrame:
         from domainwise.report.tables import frame

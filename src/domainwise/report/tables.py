@@ -90,8 +90,8 @@ def accuracy_table(outcomes: Sequence[Outcome]) -> Table:
     return table_of(arrange(outcomes), len(outcomes))
 
 
-def table_of(grid: Grid, trials: int) -> Table:
-    """The same of outcomes that are arranged already; ``trials`` is how many there were before that."""
+def table_of(grid: Grid, trials: int, how: str = "at the step chosen on the source domains") -> Table:
+    """The same of outcomes that are arranged already; ``trials`` is how many there were, ``how`` they were selected."""
     seeds = most_seeds(grid)
     rows = [
         Row(name, (*cells, _average(cells), _validation(groups)))
@@ -99,7 +99,7 @@ def table_of(grid: Grid, trials: int) -> Table:
         for cells in [tuple(_cell(group, seeds) for group in groups.values())]
     ]
     targets = tuple(next(iter(grid.values()), {}))
-    return Table((*targets, "Avg", "validation"), _ranked(rows), _caption(rows, trials, grid))
+    return Table((*targets, "Avg", "validation"), _ranked(rows), _caption(rows, trials, grid, how))
 
 
 def _cell(group: Group, seeds: int) -> Cell:
@@ -163,12 +163,12 @@ def _marked(column: Sequence[Cell]) -> tuple[Cell, ...]:
     return tuple(replace(cell, rank=rank if rank < 3 else 0) for cell, rank in zip(column, ranks, strict=True))
 
 
-def _caption(rows: Sequence[Row], trials: int, grid: Grid) -> str:
+def _caption(rows: Sequence[Row], trials: int, grid: Grid, how: str) -> str:
     if not rows:
         return "No trial has come to an end yet."
     most = max(cell.n for row in rows for cell in row.cells[:-2])
     groups = [group for groups in grid.values() for group in groups.values()]
-    said = ["Accuracy in percent on the target domain, at the step chosen on the source domains."]
+    said = [f"Accuracy in percent on the target domain, {how}."]
     if most:
         said.append(f"± is the standard error over {most} seeds." if most > 1 else "One seed each, hence no errors.")
     if any(cell.lost for row in rows for cell in row.cells):
