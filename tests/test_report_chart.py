@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -93,3 +95,14 @@ def test_a_page_says_where_it_looks_into_some_of_the_seeds_only(seeds: Study, mo
     assert [name for name, part in parts.items() if said in part] == ["curves", "classes", "confusion", "calibration"]
     assert "standard error over 5 seeds" in parts["table"]
     assert all(outcome.folder.name in parts["trials"] for outcome in seeds.outcomes)
+
+
+def test_a_report_needs_neither_torch_nor_a_drawing_library(seeds: Study) -> None:
+    program = (
+        "import sys; from domainwise.__main__ import main; sys.argv = ['domainwise', 'report', sys.argv[1]]\n"
+        "try: main()\n"
+        "finally: assert not {'torch', 'matplotlib', 'pandas'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(seeds.folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (seeds.folder / "report.html").is_file()
