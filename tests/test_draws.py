@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from domainwise.algorithms import Spec, create, names, parse
+from domainwise.algorithms import Spec, create, draw, names, parse
+from domainwise.data.splits import seed_hash
 from domainwise.settings import resolve
 from domainwise.sweep.draws import drawn
 
@@ -54,4 +55,5 @@ def test_every_draw_makes_an_algorithm(name: str) -> None:
     (spec,) = parse(name)
     for number in range(1, 10):
         found = drawn(spec, PACS, number, 1)
+        assert draw(spec.cls(), seed_hash(number, 1)).items() <= found.items()
         create(name, **{key: value for key, value in found.items() if key not in ("batch", "dropout")})

@@ -9,6 +9,7 @@ from made_data import stripes
 
 from domainwise import InputError, compare
 from domainwise.api import Results, prepare
+from domainwise.results import Outcome
 from domainwise.settings import resolve
 from domainwise.sweep.engine import Engine
 
@@ -20,11 +21,67 @@ def numbers(results: Results) -> dict[str, object]:
     return {outcome.trial.id: outcome.result["selected"] for outcome in results.outcomes}
 
 
-def test_processes_give_the_same_numbers_as_this_process(tmp_path: Path) -> None:
-    here = compare(DATA, ["erm", "arith"], **SHORT, output=tmp_path / "here")
-    apart = compare(DATA, ["erm", "arith"], **SHORT, output=tmp_path / "apart", processes=2)
-    assert len(here.outcomes) == 4
-    assert numbers(here) == numbers(apart)
+FATAL = """
+import os, signal
+from pathlib import Path
+from domainwise.algorithms import Algorithm, algorithm
+
+@algorithm
+class {name}(Algorithm):
+    def update(self, batches):
+        mark = Path(__file__).with_suffix(".died")
+        if not mark.exists() or {always}:
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().update(batches)
+"""
+CHATTY = (
+    FATAL.split("    def")[0].format(name="Chatty")
+    + """
+    def advice(self):
+        return ""
+    print("{not json")
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Two processes at five trials: two well-behaved, one that prints, one that dies once and one that always does."""
+    folder = tmp_path_factory.mktemp("apart")
+    files = {
+        "Chatty": CHATTY,
+        **{name: FATAL.format(name=name, always=name == "Always") for name in ("Once", "Always")},
+    }
+    for name, text in files.items():
+        (folder / f"{name.lower()}.py").write_text(text)
+    deadly = [] if os.name == "nt" else ["Once", "Always"]  # there is no SIGKILL on Windows
+    named = [f"{folder / name.lower()}.py:{name}" for name in ["Chatty", *deadly]]
+    return compare(DATA, ["erm", "arith", *named], **{**SHORT, "seeds": 1}, output=folder / "out", processes=2)
+
+
+def of(results: Results, label: str) -> Outcome:
+    (found,) = (outcome for outcome in results.outcomes if outcome.trial.label == label)
+    return found
+
+
+def test_processes_give_the_same_numbers_as_this_process(apart: Results, tmp_path: Path) -> None:
+    here = compare(DATA, ["erm", "arith"], **{**SHORT, "seeds": 1}, output=tmp_path)
+    assert len(here.outcomes) == 2
+    assert numbers(here).items() <= numbers(apart).items()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL on Windows")
+def test_a_killed_process_costs_at_most_its_own_trial(apart: Results) -> None:
+    status = {outcome.trial.label: outcome.result["status"] for outcome in apart.outcomes}
+    others = dict.fromkeys(("erm", "arith", "Chatty", "Once"), "finished")
+    assert status == {**others, "Always": "failed"}
+    assert f"exit code {-signal.SIGKILL}" in of(apart, "Always").result["message"]
+    assert "failed" in apart.table()
+
+
+def test_what_an_algorithm_prints_does_not_disturb_its_process(apart: Results) -> None:
+    assert of(apart, "Chatty").result["status"] == "finished"
 
 
 def test_the_same_comparison_again_adds_what_is_missing_and_repeats_nothing(tmp_path: Path) -> None:
@@ -52,44 +109,6 @@ def test_a_trial_without_a_result_is_run_again_from_clean_records(tmp_path: Path
     assert [r["step"] for r in again.outcomes[0].records()] == [r["step"] for r in records]
 
 
-FATAL = """
-import os, signal
-from pathlib import Path
-from domainwise.algorithms import Algorithm, algorithm
-
-@algorithm
-class Fatal(Algorithm):
-    def update(self, batches):
-        mark = Path(__file__).with_suffix(".died")
-        if not mark.exists() or {always}:
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().update(batches)
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL on Windows")
-@pytest.mark.parametrize("always", [False, True])
-def test_a_killed_process_costs_at_most_its_own_trial(tmp_path: Path, always: bool) -> None:
-    file = tmp_path / "fatal.py"
-    file.write_text(FATAL.format(always=always))
-    specs = f"{file}:Fatal,erm"
-    results = compare(DATA, specs, targets="c", seeds=1, steps=4, output=tmp_path / "out", processes=2)
-    status = {outcome.trial.label: outcome.result["status"] for outcome in results.outcomes}
-    assert status == {"Fatal": "failed" if always else "finished", "erm": "finished"}
-    if always:
-        assert f"exit code {-signal.SIGKILL}" in results.troubled[0].result["message"]
-        assert "failed" in results.table()
-
-
-def test_what_an_algorithm_prints_does_not_disturb_its_process(tmp_path: Path) -> None:
-    file = tmp_path / "chatty.py"
-    text = FATAL.split("    def")[0].replace("Fatal", "Chatty")
-    file.write_text(text + '    def advice(self):\n        return ""\n    print("{not json")\n')
-    results = compare(DATA, f"{file}:Chatty,erm", targets="c", seeds=1, steps=2, output=tmp_path / "o", processes=2)
-    assert not results.troubled
-
-
 def test_results_can_be_opened_framed_and_reported(tmp_path: Path) -> None:
     compare(DATA, "erm,arith", **SHORT, output=tmp_path)
     results = Results.open(tmp_path)
@@ -110,7 +129,7 @@ def test_trials_with_other_settings_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_failed_trial_is_repeated_only_when_asked(tmp_path: Path) -> None:
     file = tmp_path / "fails.py"
-    file.write_text(FATAL.split("        mark")[0].replace("Fatal", "Fails") + '        raise RuntimeError("oh no")\n')
+    file.write_text(FATAL.split("        mark")[0].format(name="Fails") + '        raise RuntimeError("oh no")\n')
     comparison = prepare(
         DATA, f"{file}:Fails", targets="c", seeds=1, settings=resolve(given={"steps": 2}), output=tmp_path / "out"
     )

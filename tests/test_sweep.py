@@ -48,6 +48,13 @@ def left_behind(folder: Path, trial: Trial, **about: object) -> Path:
     return claim.path
 
 
+def test_the_id_of_a_trial_stays_what_it_was() -> None:
+    about = {"data": "digits", "fingerprint": "f00d" * 8, "targets": ("75", "é"), "algorithm": "arith"}
+    trial = Trial(**about, hyperparameters={"lr": 1e-3, "inner": "sgd", "inner_lr": None, "shuffle": True}, seed=1)
+    assert trial.id == "4c7b217d8fa22d19"  # of 0.1.0: results that are there must be found again
+    assert Trial.from_json(json.loads(json.dumps(trial.to_json()))).id == trial.id
+
+
 def test_the_first_draw_is_the_defaults_and_the_others_are_drawn() -> None:
     first, second = planned(draws=2)
     assert (first.id, first.draw) == (planned()[0].id, 0)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from domainwise.algorithms import parse
 from domainwise.averaging import averager
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.results import Outcome, outcomes, told_apart, variants
+from domainwise.report.study import Results as Results
+from domainwise.results import Outcome, ended, variants
 from domainwise.settings import Settings, resolve
 from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.execute import Watch
@@ -21,45 +22,6 @@ from domainwise.sweep.folder import opened
 from domainwise.sweep.plan import plan, targets_of
 from domainwise.sweep.status import write_plan
 from domainwise.trial import Trial
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-@dataclass(frozen=True)
-class Results:
-    """What came of a comparison: ``table()`` to print, ``frame()`` to compute with, ``report(path)`` to look at."""
-
-    outcomes: tuple[Outcome, ...]
-    folder: Path
-
-    @classmethod
-    def open(cls, folder: Path | str) -> Results:
-        """All that has ended in an output folder."""
-        found = tuple(variants(told_apart(outcomes(Path(folder)))))
-        if not found:
-            raise InputError(f"{folder} has no finished trials: give the folder that a comparison wrote to")
-        return cls(found, Path(folder))
-
-    @property
-    def troubled(self) -> list[Outcome]:
-        """Those that diverged or failed."""
-        return [outcome for outcome in self.outcomes if outcome.result["status"] != "finished"]
-
-    def table(self, format: str = "table") -> str:
-        from domainwise.report.tables import accuracy_table
-
-        return accuracy_table(self.outcomes).render(format)
-
-    def frame(self) -> pd.DataFrame:
-        from domainwise.report.tables import frame
-
-        return frame(self.outcomes)
-
-    def report(self, path: Path | str) -> Path:
-        from domainwise.report.document import write
-
-        return write(self.outcomes, Path(path))
 
 
 @dataclass(frozen=True)
@@ -72,8 +34,8 @@ class Comparison:
 
     def missing(self, retry_failed: bool = False) -> list[Trial]:
         """The trials that have not come to an end yet, or that ended without the average that is asked for now."""
-        ended = {outcome.folder.name: outcome.result for outcome in outcomes(self.folder)}
-        return [trial for trial in self.trials if not _serves(trial, ended.get(trial.id), retry_failed)]
+        found = ended(self.folder)
+        return [trial for trial in self.trials if not _serves(trial, found.get(trial.id), retry_failed)]
 
     def run(self, engine: Runs, watch: Watch, retry_failed: bool = False) -> Results:
         """Run what is missing, beside whoever else is at work in the same folder."""
@@ -86,8 +48,8 @@ class Comparison:
         return self.results()
 
     def results(self) -> Results:
-        found = {outcome.folder.name: outcome for outcome in outcomes(self.folder)}
-        own = [replace(found[trial.id], trial=trial) for trial in self.trials if trial.id in found]
+        found, trials = ended(self.folder), self.folder / "trials"
+        own = [Outcome(trial, found[trial.id], trials / trial.id) for trial in self.trials if trial.id in found]
         return Results(tuple(variants(own)), self.folder)
 
 

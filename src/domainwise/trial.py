@@ -59,15 +59,17 @@ class Trial:
     def id(self) -> str:
         settings = {name: getattr(self, name) for name in _DETERMINING}
         settings["hyperparameters"] = dict(self.hyperparameters)
-        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(_CANONICAL.encode(settings).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
         return {"id": self.id, **asdict(self)}
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> Trial:
-        known = {key: value for key, value in settings.items() if key != "id"}
-        return cls(**{**known, "targets": tuple(known["targets"])})
+        known = {**settings, "targets": tuple(settings["targets"])}
+        known.pop("id", None)
+        return cls(**known)
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True)  # made once: there may be ten thousand trials
 _DETERMINING = {f.name for f in fields(Trial) if f.compare}

@@ -80,6 +80,13 @@ Processes = Annotated[
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only the result.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and stop.")]
 TableFormat = Annotated[Format, typer.Option("--format", help="How the table is printed.")]
+Select = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RULE",
+        help="Only print the table, by another rule: validation, pooled, leave-one-out, oracle or last.",
+    ),
+]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out images that cannot be read.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run trials that failed before once more.")]
 Timeout = Annotated[

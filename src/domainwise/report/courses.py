@@ -110,7 +110,7 @@ def _draw(lines: Lines, size: float, axes: Axes) -> None:
         steps = sorted(set.intersection(*(set(curve) for curve in curves)))
         values = [[curve[step] for curve in curves] for step in steps]
         middle = [fmean(own) for own in values]
-        axes.plot(steps, middle, color=look.colour, linestyle=look.line, linewidth=1.4, label=name)
+        axes.plot(steps, middle, color=look.colour, linestyle="--" if look.dash else "-", linewidth=1.4, label=name)
         axes.plot(steps, middle, "o", color=look.colour, markersize=2.5, markeredgewidth=0)
         if len(curves) > 1 and len(lines) <= BANDS:
             errors = [standard_error(own) or 0.0 for own in values]

@@ -11,11 +11,11 @@ from typing import Any
 
 from domainwise.errors import InputError
 from domainwise.report import balance, calibration, classes, facts, figures, turning
-from domainwise.report.grid import Grid, arrange
+from domainwise.report.grid import Grid, arrange, most_seeds, sample
 from domainwise.report.headline import headline
 from domainwise.report.measures import COLUMNS, measured
 from domainwise.report.surfaces import surfaces
-from domainwise.report.tables import accuracy_table, percent
+from domainwise.report.tables import percent, table_of
 from domainwise.report.tallies import class_names, tallies
 from domainwise.results import Outcome
 
@@ -67,19 +67,27 @@ def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
+READ = 1000  # trials whose records and counts are read for one page, which shows means of them
+
+
 def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    grid, table = arrange(outcomes), accuracy_table(outcomes)
-    drawn = figures.legible(grid, table)
+    grid = arrange(outcomes)
+    table = table_of(grid, len(outcomes))
+    some = sample(grid, READ)
+    drawn = figures.legible(some, table)
     return {
         "headline": headline(table),
         "asked": facts.asked(outcomes),
         "table": table,
         "accuracies": figures.accuracies(table),
+        "sampled": _sampled(some, grid),
         "legend": figures.styles(drawn),
         "curves": figures.learning_curves(drawn),
         "banded": len(drawn) <= figures.BANDS,
         "undrawn": len(grid) - len(drawn),
-        **_counted(grid),
+        "measures": measured(grid),
+        "measure_names": list(COLUMNS.values()),
+        **_counted(some),
         "surfaces": surfaces(grid),
         "balance": balance.section(grid),
         "lines": facts.lines(outcomes),
@@ -90,13 +98,17 @@ def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
+def _sampled(some: Grid, grid: Grid) -> str:
+    """What to say where not all seeds are looked into."""
+    shown, there = most_seeds(some), most_seeds(grid)
+    return f"Of {there} seeds, the first {shown} are looked into for this." if shown < there else ""
+
+
 def _counted(grid: Grid) -> dict[str, Any]:
     """From what the selected models made of every class; empty where trials have no counts."""
     found = tallies(grid)
     names = {target: class_names(grid, found, target) for target in next(iter(grid.values()), {})}
     return {
-        "measures": measured(grid),
-        "measure_names": list(COLUMNS.values()),
         "classes": classes.recognised(found, names),
         "matrices": classes.matrices(found, names),
         "pairs": classes.confused(found, names),

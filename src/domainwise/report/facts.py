@@ -136,5 +136,5 @@ def _line(outcome: Outcome) -> Line:
         accuracy=selected.get("target"),
         last=last.get("target"),
         seconds=result.get("seconds"),
-        id=trial.id,
+        id=outcome.folder.name,
     )

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from domainwise.records import Record
+from domainwise.report.chart import Mark, curves, rows
 from domainwise.report.grid import Grid, accuracy
-from domainwise.report.svg import COLOURS, INK, Panel, css, panel
+from domainwise.report.svg import COLOURS, INK, Panel, css
 from domainwise.report.tables import Cell, Table
 from domainwise.results import Outcome
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 DASHES = ("", "5 2", "1.5 1.5", "6 2 1.5 2")
 CURVES = 8  # algorithms in one panel of learning curves: with more, no eye follows any
@@ -36,10 +32,6 @@ class Style:
     @property
     def css(self) -> str:
         return css(self.colour)
-
-    @property
-    def line(self) -> str | tuple[float, tuple[float, ...]]:
-        return (0.0, tuple(float(length) for length in self.dash.split())) if self.dash else "-"
 
 
 def styles(algorithms: Iterable[str]) -> dict[str, Style]:
@@ -63,31 +55,21 @@ def accuracies(table: Table) -> list[Panel]:
         titles.append("average over the targets")
     looks = styles(row.algorithm for row in table.rows)
     return [
-        panel(
-            title,
-            f"Accuracy of every seed, panel {at + 1}: {title}",
-            0.75 + 0.27 * len(looks),
-            partial(_draw_accuracies, looks, [row.cells[at] for row in table.rows]),
-        )
+        _accuracies(title, f"Accuracy of every seed, panel {at + 1}: {title}", looks, [r.cells[at] for r in table.rows])
         for at, title in enumerate(titles)
     ]
 
 
-def _draw_accuracies(looks: Mapping[str, Style], cells: Sequence[Cell], axes: Axes) -> None:
+def _accuracies(title: str, described: str, looks: Mapping[str, Style], cells: Sequence[Cell]) -> Panel:
+    marks, notes = [], {}
     for row, (cell, look) in enumerate(zip(cells, looks.values(), strict=True)):
         if cell.mean is None:
-            beside = axes.get_yaxis_transform()
-            axes.text(0.02, row, cell.text, transform=beside, va="center", style="italic", alpha=0.65)
+            notes[row] = cell.text
             continue
-        dots = [100 * value for value in (cell.values or {}).values()]
-        axes.plot(dots, [row] * len(dots), "o", color=look.colour, alpha=0.5, markersize=5.5, markeredgewidth=0)
-        axes.plot([100 * cell.mean], [row], "|", color=look.colour, markersize=14, markeredgewidth=2)
-    axes.set_yticks(range(len(looks)), [_shortened(name) for name in looks])
-    axes.set_ylim(len(looks) - 0.5, -0.5)
-    axes.margins(x=0.08)
-    axes.set_xlabel("target accuracy, %")
-    if all(cell.mean is None for cell in cells):
-        axes.set_xlim(0, 100)
+        dots = [(100 * value, row) for value in (cell.values or {}).values()]
+        marks.append(Mark("dot", dots, look.css, size=5.5, opacity=0.5))
+        marks.append(Mark("bar", [(100 * cell.mean, row)], look.css, size=2))
+    return rows(title, described, marks, [_shortened(name) for name in looks], notes, "target accuracy, %")
 
 
 def _shortened(name: str) -> str:
@@ -116,15 +98,21 @@ def _has_course(outcome: Outcome) -> bool:
 def learning_curves(grid: Grid) -> dict[str, list[Panel]]:
     """For every target: validation accuracy, target accuracy and training loss against the step."""
     measures = {"validation accuracy, %": _validation, "target accuracy, %": _target, "training loss": _loss}
-    curves = {}
+    drawn = {}
     for target in next(iter(grid.values()), {}):
         runs = {name: [(one, one.records()) for one in groups[target].values()] for name, groups in grid.items()}
         if any(records for seeds in runs.values() for _, records in seeds):
-            curves[target] = [
-                panel(title, f"{title} against the step, target {target}", 2.5, partial(_draw, runs, measure))
+            drawn[target] = [
+                curves(
+                    title,
+                    f"{title} against the step, target {target}",
+                    _marks(runs, measure),
+                    "step",
+                    may_be_wide=measure is _loss,
+                )
                 for title, measure in measures.items()
             ]
-    return curves
+    return drawn
 
 
 def _validation(record: Record, targets: Sequence[str]) -> float | None:
@@ -146,50 +134,43 @@ def _percent(accuracies: Sequence[float | None]) -> float | None:
     return 100 * fmean(known) if known and len(known) == len(accuracies) else None
 
 
-def _draw(runs: Runs, measure: Measure, axes: Axes) -> None:
+def _marks(runs: Runs, measure: Measure) -> list[Mark]:
+    marks = []
     for look, seeds in zip(styles(runs).values(), runs.values(), strict=True):
-        whole = []
+        whole, chosen = [], []
         for outcome, records in seeds:
-            curve = {record["step"]: measure(record, outcome.trial.targets) for record in records}
-            known = {step: value for step, value in curve.items() if value is not None}
+            known = _curve(records, outcome.trial.targets, measure)
             if accuracy(outcome) is None:
-                _draw_lost(axes, known, look)
+                marks += _lost(known, look)
             else:
+                step = outcome.result["selected"]["step"]
                 whole.append(known)
-                _draw_selected(axes, known, outcome.result["selected"]["step"], look)
-        _draw_mean(axes, whole, look, band=len(runs) <= BANDS)
-    axes.set_xlabel("step")
-    axes.margins(x=0.02)
-    if measure is _loss:
-        _log_where_wide(axes)
+                chosen += [(step, known[step])] if step in known else []
+        marks += _mean(whole, look, band=len(runs) <= BANDS)
+        marks.append(Mark("dot", chosen, look.css, size=3.5, opacity=0.8))
+    return marks
 
 
-def _draw_mean(axes: Axes, curves: Sequence[Curve], look: Style, band: bool) -> None:
+def _curve(records: Sequence[Record], targets: Sequence[str], measure: Measure) -> Curve:
+    values = {record["step"]: measure(record, targets) for record in records}
+    return {step: value for step, value in values.items() if value is not None}
+
+
+def _mean(found: Sequence[Curve], look: Style, band: bool) -> list[Mark]:
     """The mean over seeds at the steps that all of them have."""
-    steps = sorted(set.intersection(*(set(curve) for curve in curves))) if curves else []
-    seeds = [[curve[step] for curve in curves] for step in steps]
-    axes.plot(steps, [fmean(values) for values in seeds], color=look.colour, linestyle=look.line, linewidth=1.6)
-    if band and len(curves) > 1:
-        low, high = [min(values) for values in seeds], [max(values) for values in seeds]
-        axes.fill_between(steps, low, high, color=look.colour, alpha=0.13, linewidth=0)
+    steps = sorted(set.intersection(*(set(curve) for curve in found))) if found else []
+    seeds = {step: [curve[step] for curve in found] for step in steps}
+    mean = Mark("line", [(step, fmean(values)) for step, values in seeds.items()], look.css, dash=look.dash)
+    if not band or len(found) < 2:
+        return [mean]
+    low, high = ([(step, pick(values)) for step, values in seeds.items()] for pick in (min, max))
+    return [Mark("band", [*low, *reversed(high)], look.css, opacity=0.13), mean]
 
 
-def _draw_selected(axes: Axes, curve: Curve, step: int, look: Style) -> None:
-    if step in curve:
-        axes.plot([step], [curve[step]], "o", color=look.colour, markersize=3.5, markeredgewidth=0, alpha=0.8)
-
-
-def _draw_lost(axes: Axes, curve: Curve, look: Style) -> None:
+def _lost(curve: Curve, look: Style) -> list[Mark]:
     """A thin line to a cross, where the trial diverged or failed."""
-    steps = sorted(curve)
-    axes.plot(steps, [curve[step] for step in steps], color=look.colour, linewidth=0.8, linestyle=(0.0, (1.0, 1.5)))
-    axes.plot(steps[-1:], [curve[step] for step in steps[-1:]], "x", color=look.colour, markersize=6)
-
-
-def _log_where_wide(axes: Axes) -> None:
-    """Losses of different algorithms can differ by powers of ten; numbers on the axis stay plain."""
-    low, high = axes.dataLim.intervaly
-    if low > 0 and high > 30 * low:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_minor_formatter(lambda value, _: "")
+    course = sorted(curve.items())
+    return [
+        Mark("line", course, look.css, size=0.8, dash="1 1.5"),
+        Mark("cross", course[-1:], look.css, size=1.2),
+    ]

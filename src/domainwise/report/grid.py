@@ -60,9 +60,25 @@ def arrange(outcomes: Sequence[Outcome]) -> Grid:
     }
 
 
+def sample(grid: Grid, most: int) -> Grid:
+    """Where there are more than ``most`` outcomes: the first seeds of every algorithm and target, one at least."""
+    cells = sum(map(len, grid.values()))
+    seeds = max(1, most // max(1, cells))
+    if cells * seeds >= sum(len(group) for groups in grid.values() for group in groups.values()):
+        return grid
+    return {
+        name: {column: dict(list(group.items())[:seeds]) for column, group in groups.items()}
+        for name, groups in grid.items()
+    }
+
+
+def most_seeds(grid: Grid) -> int:
+    return max((len(group) for groups in grid.values() for group in groups.values()), default=0)
+
+
 def _standing(outcome: Outcome) -> tuple[bool, float, str]:
     selected = outcome.result.get("selected") or {}
-    return accuracy(outcome) is not None, selected.get("validation") or 0.0, outcome.trial.id
+    return accuracy(outcome) is not None, selected.get("validation") or 0.0, outcome.folder.name
 
 
 def losses(group: Group) -> str:

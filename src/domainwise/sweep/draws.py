@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.algorithms import Spec, choice, draw, log10
+from domainwise.algorithms import Spec, choice, hypers, log10
 from domainwise.data.splits import seed_hash
 from domainwise.settings import Settings
 
@@ -21,7 +21,12 @@ def drawn(spec: Spec, settings: Settings, number: int, seed: int, benchmark: str
     if number == 0:
         return {}
     root = seed_hash(number, seed)
-    return {**shared(spec.name, settings, root, benchmark), **draw(spec.cls(), root)}
+    own = {
+        name: about.draw(_random(root, about.domainbed or name))
+        for name, (_, about) in hypers(spec.cls()).items()
+        if about.draw is not None
+    }
+    return {**shared(spec.name, settings, root, benchmark), **own}
 
 
 def shared(algorithm: str, settings: Settings, root: int, benchmark: str = "") -> dict[str, Any]:

@@ -29,17 +29,21 @@ def plan(
     a comparison. Draw 0 is the defaults, the others are DomainBed's random search."""
     _known_somewhere(specs, settings.hyperparameters)
     shared = {**shared_by_all(data, settings), "average": average}
-    layers = [origins(spec, settings) for spec in specs]
+    layers = [(spec, origins(spec, settings), {**shared, **_named(spec)}) for spec in specs]
     trials: dict[str, Trial] = {}
     for number, seed in product(range(draws), seeds):
         searched = [
-            _searched(spec, known, settings, number, seed, data.name) for spec, known in zip(specs, layers, strict=True)
+            {**same, **_searched(spec, known, settings, number, seed, data.name), "seed": seed}
+            for spec, known, same in layers
         ]
-        for target, (spec, about) in product(targets, zip(specs, searched, strict=True)):
-            named = {"algorithm": spec.name, "source": spec.source, "label": spec.label, "file": spec.file}
-            trial = Trial(**{**shared, **named, **about, "targets": target, "seed": seed})
+        for target, about in product(targets, searched):
+            trial = Trial(targets=target, **about)
             trials.setdefault(trial.id, trial)
     return list(trials.values())
+
+
+def _named(spec: Spec) -> dict[str, str]:
+    return {"algorithm": spec.name, "source": spec.source, "label": spec.label, "file": spec.file}
 
 
 def _searched(

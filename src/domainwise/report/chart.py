@@ -1,0 +1,123 @@
+"""A plot as SVG text, written by hand: a page has dozens of them, and a drawing library takes a while for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from domainwise.report.scale import Scale, around
+from domainwise.report.svg import FAMILY, Panel
+
+WIDTH, RIGHT, TOP, BOTTOM = 288.0, 10.0, 5.0, 31.0  # of a chart and its margins
+LETTER = 5.2  # as wide as most are; the page's font is not known here
+ROOM_X, ROOM_Y = 36.0, 22.0  # between two ticks
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Points of one colour: joined to a ``line`` or around a ``band``, or each a ``dot``, a ``cross`` or a ``bar``."""
+
+    kind: str
+    points: Sequence[Point]
+    colour: str  # as CSS has it
+    size: float = 1.6  # of a dot, or how thick a stroke is
+    opacity: float = 1.0
+    dash: str = ""
+
+
+def curves(title: str, described: str, marks: Sequence[Mark], below: str, *, may_be_wide: bool = False) -> Panel:
+    """Values against ``below``; where they may be wide apart, in powers of ten if they are."""
+    height = 180.0
+    upright = around(_values(marks, 1), height - BOTTOM, TOP, 0.05, may_be_wide=may_be_wide)
+    sides = {upright(tick): f"{tick:.6g}" for tick in upright.ticks(ROOM_Y)}
+    across = around(_values(marks, 0), _left(sides.values()), WIDTH - RIGHT, 0.02)
+    return Panel(title, _drawn(described, height, across, sides, _marks(marks, across, upright), below))
+
+
+def rows(
+    title: str, described: str, marks: Sequence[Mark], names: Sequence[str], notes: Mapping[int, str], below: str
+) -> Panel:
+    """One line for every name; ``y`` of a point is the number of its line. A note stands in for a line's points."""
+    height = TOP + 19.4 * len(names) + BOTTOM
+    upright = Scale(-0.5, len(names) - 0.5, TOP, height - BOTTOM)
+    sides = {upright(at): name for at, name in enumerate(names)}
+    left = _left(sides.values())
+    across = around(_values(marks, 0) or [0.0, 100.0], left, WIDTH - RIGHT, 0.08)
+    written = "".join(
+        f'<text x="{left + 5:.1f}" y="{upright(at) + 3:.1f}" font-style="italic" opacity=".65">{escape(note)}</text>'
+        for at, note in notes.items()
+    )
+    return Panel(title, _drawn(described, height, across, sides, _marks(marks, across, upright) + written, below))
+
+
+def _values(marks: Sequence[Mark], axis: int) -> list[float]:
+    return [point[axis] for mark in marks for point in mark.points]
+
+
+def _left(names: Iterable[str]) -> float:
+    return 8 + LETTER * max(map(len, names), default=0)
+
+
+def _marks(marks: Sequence[Mark], across: Scale, upright: Scale) -> str:
+    return "".join(
+        SHAPES[mark.kind](mark, [(across(x), upright(y)) for x, y in mark.points]) for mark in marks if mark.points
+    )
+
+
+def _line(mark: Mark, points: Sequence[Point]) -> str:
+    dash = f' stroke-dasharray="{mark.dash}"' if mark.dash else ""
+    return _stroked(mark, "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), f"{_thick(mark)}{dash}")
+
+
+def _dots(mark: Mark, points: Sequence[Point]) -> str:
+    places = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in points)
+    return _stroked(mark, places, f'{_thick(mark)} stroke-linecap="round"')
+
+
+def _crosses(mark: Mark, points: Sequence[Point]) -> str:
+    return _stroked(mark, "".join(f"M{x - 3:.1f} {y - 3:.1f}l6 6m-6 0l6 -6" for x, y in points), _thick(mark))
+
+
+def _bars(mark: Mark, points: Sequence[Point]) -> str:
+    return _stroked(mark, "".join(f"M{x:.1f} {y - 7:.1f}v14" for x, y in points), _thick(mark))
+
+
+def _band(mark: Mark, points: Sequence[Point]) -> str:
+    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polygon points="{corners}" style="fill: {mark.colour}" opacity="{mark.opacity:g}"/>'
+
+
+SHAPES: dict[str, Callable[[Mark, Sequence[Point]], str]] = {
+    "line": _line, "dot": _dots, "cross": _crosses, "bar": _bars, "band": _band,
+}  # fmt: skip
+
+
+def _thick(mark: Mark) -> str:
+    return f'stroke-width="{mark.size:g}"'
+
+
+def _stroked(mark: Mark, path: str, how: str) -> str:
+    return f'<path d="{path}" style="fill: none; stroke: {mark.colour}" opacity="{mark.opacity:g}" {how}/>'
+
+
+def _drawn(described: str, height: float, across: Scale, sides: Mapping[float, str], marks: str, below: str) -> str:
+    """The whole picture: a grid, what is marked on it, and words at its edges."""
+    floor = height - BOTTOM
+    feet = {across(tick): f"{tick:.6g}" for tick in across.ticks(ROOM_X)}
+    upright = "".join(f"M{x:.1f} {floor:.1f}V{TOP:g}" for x in feet)
+    level = "".join(f"M{across.start:.1f} {y:.1f}H{across.end:.1f}" for y in sides)
+    ticks = "".join(f"M{x:.1f} {floor:.1f}v3" for x in feet)
+    words = [f'<text x="{x:.1f}" y="{floor + 12:.1f}">{text}</text>' for x, text in feet.items()]
+    words.append(f'<text x="{(across.start + across.end) / 2:.1f}" y="{height - 6:.1f}">{escape(below)}</text>')
+    beside = [f'<text x="{across.start - 4:.1f}" y="{y + 3:.1f}">{escape(text)}</text>' for y, text in sides.items()]
+    return (
+        f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{escape(described)}" '
+        f'xmlns="http://www.w3.org/2000/svg" font-family="{FAMILY}" font-size="9" fill="currentColor" '
+        'stroke-linejoin="round"><g style="fill: none; stroke: currentColor" stroke-width=".6">'
+        f'<path d="{upright}{level}" opacity=".13"/>'
+        f'<path d="M{across.start:.1f} {floor:.1f}H{across.end:.1f}{ticks}"/></g>'
+        f'{marks}<g text-anchor="middle">{"".join(words)}</g><g text-anchor="end">{"".join(beside)}</g></svg>'
+    )

@@ -1,0 +1,51 @@
+"""Results to print, to compute with and to look at. Nothing here needs torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from domainwise.errors import InputError
+from domainwise.results import Outcome, outcomes, told_apart, variants
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Results:
+    """What came of a comparison: ``table()`` to print, ``frame()`` to compute with, ``report(path)`` to look at."""
+
+    outcomes: tuple[Outcome, ...]
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Results:
+        """All that has ended in an output folder."""
+        found = tuple(variants(told_apart(outcomes(Path(folder)))))
+        if not found:
+            raise InputError(f"{folder} has no finished trials: give the folder that a comparison wrote to")
+        return cls(found, Path(folder))
+
+    @property
+    def troubled(self) -> list[Outcome]:
+        """Those that diverged or failed."""
+        return [outcome for outcome in self.outcomes if outcome.result["status"] != "finished"]
+
+    def table(self, format: str = "table", select: str | None = None) -> str:
+        """``select`` names a rule of :mod:`domainwise.select`; without it, what the trials themselves selected."""
+        from domainwise.report.selecting import table_by
+        from domainwise.report.tables import accuracy_table
+
+        return (accuracy_table(self.outcomes) if select is None else table_by(self.outcomes, select)).render(format)
+
+    def frame(self) -> pd.DataFrame:
+        from domainwise.report.tables import frame
+
+        return frame(self.outcomes)
+
+    def report(self, path: Path | str) -> Path:
+        from domainwise.report.document import write
+
+        return write(self.outcomes, Path(path))
