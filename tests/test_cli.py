@@ -15,6 +15,7 @@ from made_data import image_folder
 
 from domainwise import __version__
 from domainwise.__main__ import main
+from domainwise.report.study import Results
 
 
 @pytest.fixture
@@ -165,6 +166,35 @@ def test_a_report_can_be_made_again(domainwise, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").exists()
 
 
+def test_models_are_kept_as_asked_and_the_disk_they_need_is_said(domainwise, tmp_path: Path) -> None:
+    code, _, err = domainwise(*compare("--algorithms", "erm", "--keep", "all", "--snapshots", 2, "-o", "out"))
+    assert code == 0, err
+    assert re.search(
+        r"disk: about [\d.]+ [kM]B for the models that stay and [\d.]+ [kM]B while it runs; .* are free", err
+    )
+    kept = {str(file.parent.relative_to(tmp_path / "out")) for file in tmp_path.rglob("*.safetensors")}
+    assert {Path(*Path(folder).parts[2:]).as_posix() for folder in kept} == {
+        "best", "models/0", "models/1", "models/2", "snapshots/1", "snapshots/2",
+    }  # fmt: skip
+
+
+def test_the_report_is_written_while_trials_run(domainwise, tmp_path: Path, monkeypatch) -> None:
+    pages: list[str] = []
+    write = Results.report
+
+    def report(self, path, **how: str):
+        written = write(self, path, **how)
+        pages.append(written.read_text())
+        return written
+
+    monkeypatch.setattr(Results, "report", report)
+    monkeypatch.setattr("domainwise.cli.refreshing.AT_LEAST", 0)
+    monkeypatch.setattr("domainwise.cli.refreshing.SHARE", 0)
+    domainwise(*compare("--algorithms", "erm,arith,fish", "-o", "out"))
+    assert [re.findall(r"(\d) of 3 trials have ended", page) for page in pages] == [["1"], ["2"], []]
+    assert ['http-equiv="refresh"' in page for page in pages] == [True, True, False]
+
+
 def test_algorithms_are_listed_with_their_hyperparameters(domainwise) -> None:
     code, out, _ = domainwise("algorithms")
     assert code == 0
@@ -183,6 +213,7 @@ def test_algorithms_are_listed_with_their_hyperparameters(domainwise) -> None:
         (compare("--data", "nowhere"), "nowhere"),
         (compare("--device", "cuda:99"), "use --device cpu"),
         (compare("--device", "abacus"), '"abacus" is no device'),
+        (compare("--per-gpu", "some"), '--per-gpu is how many trials run side by side on a GPU, or auto: got "some"'),
         (["sweep", *compare("--engine", "ray", "--address", "127.0.0.2:1")[1:]], "Ray"),
         (["status", "nowhere"], "not a folder that domainwise has worked in"),
         (["report", "nowhere"], "nowhere has no finished trials"),

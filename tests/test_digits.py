@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
-from sklearn.utils import Bunch
 
-from domainwise.data.digits import digits
+from domainwise.data.digits import _shipped, digits
 from domainwise.data.domains import Domains
 
 
@@ -37,10 +36,18 @@ def test_six_domains_named_by_their_angle_share_ten_classes(data: Domains) -> No
     assert all(set(domain.labels) == set(range(10)) for domain in data)
 
 
+def test_the_images_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether its file is found or not."""
+    data, labels = _shipped()
+    assert np.array_equal(data, load_digits().data)
+    assert np.array_equal(labels, load_digits().target)
+    monkeypatch.setattr("domainwise.data.digits.find_spec", lambda name: None)
+    assert np.array_equal(_shipped()[0], data)
+
+
 def test_every_digit_is_in_exactly_one_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 1797
-    numbered = Bunch(images=np.zeros((count, 8, 8)), target=np.arange(count), target_names=np.arange(count))
-    monkeypatch.setattr("sklearn.datasets.load_digits", lambda: numbered)
+    monkeypatch.setattr("domainwise.data.digits._shipped", lambda: (np.zeros((count, 64)), np.arange(count)))
     data = digits()
     assert sorted(np.concatenate([domain.labels for domain in data])) == list(range(count))
     assert [len(domain) for domain in data] == [300, 300, 300, 299, 299, 299]

@@ -19,6 +19,7 @@ from domainwise.api import Comparison, Results
 from domainwise.capture import Fast
 from domainwise.cli.options import Engine as EngineName, Format
 from domainwise.cli.progress import display, lasting
+from domainwise.cli.refreshing import Refreshing
 from domainwise.errors import InputError
 from domainwise.keeper import Keep
 from domainwise.results import Outcome, outcomes
@@ -55,9 +56,11 @@ class Job:
         if dry_run:
             self._list(missing)
             return
+        report = self.comparison.folder / "report.html"
         with display(len(missing), quiet=self.quiet) as shown:
-            results = self.comparison.run(runs, shown.watch, self.retry_failed)
-        report = results.report(results.folder / "report.html")
+            page = Refreshing(self.comparison, len(missing), report, shown.watch)
+            results = self.comparison.run(runs, page.hear, self.retry_failed)
+        results.report(report)
         self._print(results)
         self._say(f"report: {report}")
         if results.troubled:

@@ -26,7 +26,7 @@ def digits() -> Domains:
     return domains(
         {str(angle): (_turned(grey[rows], angle), labels[rows]) for angle, rows in dealt.items()},
         name="digits",
-        classes=[str(name) for name in range(10)],
+        classes=[str(name) for name in np.unique(labels)],
     )
 
 

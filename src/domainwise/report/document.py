@@ -19,12 +19,14 @@ from domainwise.report.tables import percent, table_of
 from domainwise.report.tallies import class_names, tallies
 from domainwise.results import Outcome
 
+AGAIN = 20  # seconds after which a page about running trials loads itself again
 
-def write(outcomes: Sequence[Outcome], path: Path, *, title: str | None = None) -> Path:
+
+def write(outcomes: Sequence[Outcome], path: Path, *, title: str | None = None, running: str = "") -> Path:
     """Write the report to ``path``, which holds either the whole page or what was there before."""
     if path.is_dir():
         raise InputError(f'The report needs the name of a file and "{path}" is a folder: try "{path / "report.html"}"')
-    page = render(outcomes, title=title)
+    page = render(outcomes, title=title, running=running)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -35,7 +37,7 @@ def write(outcomes: Sequence[Outcome], path: Path, *, title: str | None = None) 
     return path
 
 
-def render(outcomes: Sequence[Outcome], *, title: str | None = None) -> str:
+def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: str = "") -> str:
     """The page as text; the same outcomes give the same page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -51,9 +53,9 @@ def render(outcomes: Sequence[Outcome], *, title: str | None = None) -> str:
     scripts = [pages.get_template("sorting.js").render()]
     if any(drawn.scene for drawn in content["surfaces"]):
         scripts += [turning.library(), pages.get_template("turning.js").render()]
-    page = pages.get_template("report.html").render(
-        title=title or _title(outcomes), scripts=scripts, digests=[_digest(script) for script in scripts], **content
-    )
+    digests = [_digest(script) for script in scripts]
+    named = {"title": title or _title(outcomes), "running": running, "again": AGAIN}
+    page = pages.get_template("report.html").render(**named, scripts=scripts, digests=digests, **content)
     return page + "\n"
 
 

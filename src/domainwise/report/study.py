@@ -45,7 +45,8 @@ class Results:
 
         return frame(self.outcomes)
 
-    def report(self, path: Path | str) -> Path:
+    def report(self, path: Path | str, *, running: str = "") -> Path:
+        """``running`` is what to say of trials that have not ended; the page then loads itself again now and then."""
         from domainwise.report.document import write
 
-        return write(self.outcomes, Path(path))
+        return write(self.outcomes, Path(path), running=running)
