@@ -195,6 +195,17 @@ def test_the_report_is_written_while_trials_run(domainwise, tmp_path: Path, monk
     assert ['http-equiv="refresh"' in page for page in pages] == [True, True, False]
 
 
+def test_a_report_names_the_classes_though_no_model_was_kept(domainwise, tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "pictures", ("art", "photo", "sketch"), count=8)
+    about = ["--algorithms", "erm", "--targets", "art", "--seeds", 1, "--steps", 3, "--size", 16, "--keep", "none"]
+    code, _, err = domainwise("compare", "--data", folder, *about, "-o", "out")
+    assert code == 0, err
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert not list(tmp_path.rglob("*.safetensors"))
+    assert re.search(r">\s*cat\s*<", page)
+    assert re.search(r">\s*dog\s*<", page)
+
+
 def test_algorithms_are_listed_with_their_hyperparameters(domainwise) -> None:
     code, out, _ = domainwise("algorithms")
     assert code == 0

@@ -79,12 +79,17 @@ def pooled(seeds: Sequence[Tally]) -> Tally | None:
 
 
 def class_names(grid: Grid, found: Tallies, target: str) -> list[str]:
-    """As a saved model knows them, otherwise numbers."""
+    """As the folder of the trials or a saved model knows them, otherwise numbers."""
     many = max((len(one.confusion) for groups in found.values() for one in groups[target]), default=0)
     for outcome in (one for groups in grid.values() for one in groups[target].values()):
-        config = outcome.folder / "best" / "config.json"
-        if config.is_file():
-            names = [str(name) for name in json.loads(config.read_text(encoding="utf-8"))["classes"]]
-            if len(names) == many:
-                return names
+        home = outcome.folder
+        known = _read(home.parent.parent / "domainwise.json").get("classes", {}).get(outcome.trial.data)
+        names = known or _read(home / "best" / "config.json").get("classes", [])
+        if len(names) == many:
+            return [str(name) for name in names]
     return [str(number) for number in range(many)]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return found

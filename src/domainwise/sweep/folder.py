@@ -84,6 +84,7 @@ def _check_data(folder: Path, data: Domains) -> None:
             f"{data.fingerprint[:12]}): the images or labels have changed since; choose another folder with -o"
         )
     about["data"][data.name] = data.fingerprint
+    about.setdefault("classes", {})[data.name] = list(data.classes)
     publish(mark, {"domainwise": __version__, **about})
 
 
