@@ -40,20 +40,26 @@ class Job:
 
     def go(self, dry_run: bool = False) -> None:
         """Run what is missing, print the table, write the report. Exit code 1 where a trial came to no good end."""
+        results = self.run(dry_run)
+        if results is None:
+            return
+        report = results.report(results.folder / "report.html")
+        self._print(results)
+        self._say(f"report: {report}")
+        if results.troubled:
+            raise typer.Exit(1)
+
+    def run(self, dry_run: bool = False) -> Results | None:
+        """Run what is missing, with a display of how far it is; None where it is only listed."""
         missing = self.comparison.missing(self.retry_failed)
         engine = self._engine()
         runs = self._runs(engine)
         self._announce(missing, engine.processes)
         if dry_run:
             self._list(missing)
-            return
+            return None
         with display(len(missing), quiet=self.quiet) as shown:
-            results = self.comparison.run(runs, shown.watch, self.retry_failed)
-        report = results.report(results.folder / "report.html")
-        self._print(results)
-        self._say(f"report: {report}")
-        if results.troubled:
-            raise typer.Exit(1)
+            return self.comparison.run(runs, shown.watch, self.retry_failed)
 
     def _engine(self) -> Engine:
         device = device_named(self.device)

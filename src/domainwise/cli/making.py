@@ -1,0 +1,134 @@
+"""How tables and figures of the paper are made from what was typed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from domainwise.api import Comparison
+from domainwise.cli.job import Job
+from domainwise.cli.reading import Ask, read
+from domainwise.data.domains import Domains
+from domainwise.data.source import benchmark_named
+from domainwise.errors import InputError
+from domainwise.paper import figure1, figure2, figure3, figure4, figure5, table5
+from domainwise.paper.contents import TABLES, TRAINS, Trains, algorithms_of
+from domainwise.paper.drawings import Drawing
+from domainwise.paper.numbers import DATA_SETS
+from domainwise.paper.pages import Page
+from domainwise.paper.rows import Wish
+from domainwise.results import Outcome
+from domainwise.settings import Settings
+
+# Enough of the digits for every table and figure in a few minutes: the two targets that are hardest.
+DIGITS_STEPS, DIGITS_EVERY, DIGITS_TARGETS = 201, 20, "0,75"
+
+
+@dataclass
+class Making:
+    texts: Sequence[str]  # data, as typed
+    ask: Ask
+    preset: str | None
+    wish: Wish  # targets "" where none were named
+    output: Path | None
+    read_as: tuple[Path | None, bool, bool]  # cache, skip_corrupt, quiet
+    job: Callable[[Comparison, bool], Job]  # whether models are kept
+    dry_run: bool = False
+    troubled: int = 0
+    listed: set[str] = field(default_factory=set)  # trials that a dry run has named
+
+    def make(self, name: str) -> list[Page | Drawing]:
+        """One table or figure; nothing in a dry run."""
+        if name in ("figure1", "figure2", "table5"):
+            return [] if self.dry_run else [_alone(name, self.wish)]
+        item = TRAINS["figure3" if name == "figure4" else name]
+        found = self._run(item, self._wish(name))
+        if self.dry_run:
+            return []
+        if name in TABLES:
+            return [TABLES[name].render([one for _, outcomes in found for one in outcomes], self.wish)]
+        if name == "figure5":
+            return [*figure5.render([one for _, outcomes in found for one in outcomes], self.wish)]
+        return [_surface(name, *found[0])] if found else [figure4.render()] if name == "figure4" else []
+
+    def _wish(self, name: str) -> Wish:
+        wanted = tuple(one for one in self.wish.algorithms if one in algorithms_of(name))
+        single = name in ("figure3", "figure4")
+        return replace(self.wish, algorithms=() if single else wanted)
+
+    def _run(self, item: Trains, wish: Wish) -> list[tuple[Domains, list[Outcome]]]:
+        found = []
+        for text in self.texts:
+            if name_of(text) in DATA_SETS and name_of(text) not in item.DATA:
+                continue
+            data, settings = self._opened(text, item.PRESET)
+            targets = wish.targets or (DIGITS_TARGETS if data.name == "digits" else "all")
+            own = replace(wish, targets=targets)
+            comparison = item.trials(data, settings, own, self.output or default_folder([data.name]))
+            found.append((data, self._outcomes(comparison, keep=item is TRAINS["figure3"])))
+        return found
+
+    def _outcomes(self, comparison: Comparison, keep: bool) -> list[Outcome]:
+        if self.dry_run:
+            return self._list(comparison)
+        if keep:
+            _forget_without_model(comparison)
+        results = self.job(comparison, keep).run()
+        assert results is not None
+        self.troubled += len(results.troubled)
+        return list(results.outcomes)
+
+    def _list(self, comparison: Comparison) -> list[Outcome]:
+        """Trials that several tables share are named once."""
+        fresh = tuple(trial for trial in comparison.trials if trial.id not in self.listed)
+        self.listed |= {trial.id for trial in fresh}
+        if fresh:
+            self.job(replace(comparison, trials=fresh), False).run(dry_run=True)
+        return []
+
+    def _opened(self, text: str, preset: str) -> tuple[Domains, Settings]:
+        own = name_of(text) in DATA_SETS
+        ask = replace(self.ask, preset=self.preset or (preset if own else "quick"))
+        if name_of(text) == "digits" and self.preset is None and ask.steps is None:
+            ask = replace(ask, steps=DIGITS_STEPS, evaluate_every=ask.evaluate_every or DIGITS_EVERY)
+        data, settings = read(text, ask, *self.read_as)
+        if data.name in DATA_SETS and not own:
+            raise InputError(
+                f"{text} is called like a benchmark of the paper: if it is that, give --data {data.name}={text}"
+            )
+        return data, settings
+
+
+def _alone(name: str, wish: Wish) -> Page | Drawing:
+    """What needs no data."""
+    if name == "table5":
+        return table5.render(wish)
+    return figure1.render() if name == "figure1" else figure2.render()
+
+
+def _surface(name: str, data: Domains, outcomes: Sequence[Outcome]) -> Drawing:
+    (outcome,) = [one for one in outcomes if not one.averaged]
+    if outcome.result["status"] != "finished":
+        raise InputError(f"the model for {name} came to no good end: {outcome.result['message']}")
+    return figure3.render([outcome], data) if name == "figure3" else figure4.render(figure3.trained(outcome, data))
+
+
+def _forget_without_model(comparison: Comparison) -> None:
+    """A trial that ended before, for a table, has kept no model: it is run once more, to the same result."""
+    for trial in comparison.trials:
+        folder = comparison.folder / "trials" / trial.id
+        if (folder / "result.json").exists() and not (folder / "best").exists():
+            print(f"{trial.label} has kept no model: it is trained once more", file=sys.stderr)
+            (folder / "result.json").unlink()
+
+
+def name_of(text: str) -> str:
+    benchmark = benchmark_named(text)
+    return benchmark.name if benchmark else Path(text).stem
+
+
+def default_folder(names: Sequence[str]) -> Path:
+    """One for each set of data, whichever table; what is made of several has one of its own."""
+    return Path("domainwise-runs") / "-".join(["reproduce", *names])
