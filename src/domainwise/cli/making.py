@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from domainwise._version import __version__
 from domainwise.api import Comparison
 from domainwise.cli.job import Job
 from domainwise.cli.reading import Ask, read
@@ -19,8 +19,10 @@ from domainwise.paper.drawings import Drawing
 from domainwise.paper.numbers import DATA_SETS
 from domainwise.paper.pages import Page
 from domainwise.paper.rows import Wish
+from domainwise.records import publish
 from domainwise.results import Outcome
 from domainwise.settings import Settings
+from domainwise.sweep.folder import MARK
 
 # Enough of the digits for every table and figure in a few minutes: the two targets that are hardest.
 DIGITS_STEPS, DIGITS_EVERY, DIGITS_TARGETS = 201, 20, "0,75"
@@ -66,15 +68,15 @@ class Making:
             data, settings = self._opened(text, item.PRESET)
             targets = wish.targets or (DIGITS_TARGETS if data.name == "digits" else "all")
             own = replace(wish, targets=targets)
-            comparison = item.trials(data, settings, own, self.output or default_folder([data.name]))
-            found.append((data, self._outcomes(comparison, keep=item is TRAINS["figure3"])))
+            folder, keep = self.output or default_folder([data.name]), item is TRAINS["figure3"]
+            # a model is kept in a folder of its own: that of a table may have ended without, or with an average beside
+            comparison = item.trials(data, settings, own, folder / "figure3" if keep else folder)
+            found.append((data, self._outcomes(comparison, keep)))
         return found
 
     def _outcomes(self, comparison: Comparison, keep: bool) -> list[Outcome]:
         if self.dry_run:
             return self._list(comparison)
-        if keep:
-            _forget_without_model(comparison)
         results = self.job(comparison, keep).run()
         assert results is not None
         self.troubled += len(results.troubled)
@@ -115,18 +117,16 @@ def _surface(name: str, data: Domains, outcomes: Sequence[Outcome]) -> Drawing:
     return figure3.render([outcome], data) if name == "figure3" else figure4.render(figure3.trained(outcome, data))
 
 
-def _forget_without_model(comparison: Comparison) -> None:
-    """A trial that ended before, for a table, has kept no model: it is run once more, to the same result."""
-    for trial in comparison.trials:
-        folder = comparison.folder / "trials" / trial.id
-        if (folder / "result.json").exists() and not (folder / "best").exists():
-            print(f"{trial.label} has kept no model: it is trained once more", file=sys.stderr)
-            (folder / "result.json").unlink()
-
-
 def name_of(text: str) -> str:
     benchmark = benchmark_named(text)
     return benchmark.name if benchmark else Path(text).stem
+
+
+def ours(folder: Path) -> None:
+    """Mark a new folder, so that it can be written to later whatever comes first."""
+    if not folder.exists() or not any(folder.iterdir()):
+        folder.mkdir(parents=True, exist_ok=True)
+        publish(folder / MARK, {"domainwise": __version__, "data": {}})
 
 
 def default_folder(names: Sequence[str]) -> Path:

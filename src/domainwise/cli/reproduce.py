@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,7 +70,7 @@ def reproduce(
     """Make the paper's tables and figures: run what is missing, and show it beside what was printed."""
     from domainwise.capture import Fast
     from domainwise.cli.job import Job, device_named
-    from domainwise.cli.making import Making, default_folder, name_of
+    from domainwise.cli.making import Making, default_folder, name_of, ours
     from domainwise.cli.reading import Ask, assignments
     from domainwise.paper.contents import named
     from domainwise.paper.rows import Wish
@@ -92,6 +93,8 @@ def reproduce(
         dry_run,
     )  # fmt: skip
     folder = (output or default_folder([name_of(text) for text in data or []])) / "reproduce"
+    if not dry_run:
+        ours(folder.parent)
     for name in names:
         show(making.make(name), folder, format, quiet)
     if not dry_run:
@@ -123,13 +126,16 @@ def from_folder(names: Sequence[str], source: Path, wish: Wish, output: Path | N
 
     if not (able := [name for name in names if name in (*TABLES, "figure5")]):
         raise InputError(f"{', '.join(names)} cannot be made from results alone: leave out --from, and give --data")
-    folder = output / "reproduce" if output else None
-    groups = opened(source)
-    for name in able:
-        for settings, outcomes in groups.items():
-            numbers, drawing = figure5.render(outcomes, wish) if name == "figure5" else (None, None)
-            made = told(numbers or TABLES[name].render(outcomes, wish), settings)
-            show([made, *([told(drawing, settings)] if drawing else [])], folder, format, quiet)
+    folder, found = output / "reproduce" if output else None, False
+    for name, (settings, outcomes) in product(able, opened(source, wish).items()):
+        numbers, drawing = figure5.render(outcomes, wish) if name == "figure5" else (None, None)
+        made = numbers or TABLES[name].render(outcomes, wish)
+        if any(section.measured for section in made.sections):
+            found = True
+            drawn = [told(drawing, settings)] if drawing else []
+            show([told(made, settings), *drawn], folder, format, quiet)
+    if not found:
+        raise InputError(f"{source} has no trial that belongs to {', '.join(able)}: run it with --data")
     if folder:
         finish(folder, f"Made from the results in {source}.", quiet)
 

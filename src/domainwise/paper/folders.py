@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from domainwise.api import Results
 from domainwise.paper.drawings import Drawing
 from domainwise.paper.pages import Page
+from domainwise.paper.rows import Wish
 from domainwise.results import Outcome
 from domainwise.trial import Trial
 
@@ -40,9 +41,18 @@ def _value(outcome: Outcome, name: str) -> Any:
     return trial.hyperparameters.get(name) if name in ("lr", "weight_decay") else getattr(trial, name)
 
 
-def opened(folder: Path) -> dict[str, list[Outcome]]:
-    """All that has ended in a folder, averages beside, by the settings that differ."""
-    return alike(Results.open(folder).outcomes)
+def opened(folder: Path, wish: Wish | None = None) -> dict[str, list[Outcome]]:
+    """What has ended in a folder, averages beside, by the settings that differ; of what was asked for alone."""
+    wish = wish or Wish()
+    targets = None if wish.targets in ("", "all") else {word.strip() for word in wish.targets.split(",")}
+    return alike(
+        [
+            one
+            for one in Results.open(folder).outcomes
+            if (not wish.algorithms or one.trial.algorithm in wish.algorithms)
+            and (targets is None or targets.issuperset(one.trial.targets))
+        ]
+    )
 
 
 def told(made: Made, settings: str) -> Made:

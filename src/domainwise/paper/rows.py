@@ -47,9 +47,7 @@ def chosen(rows: Sequence[Row], wish: Wish, where: str) -> list[Row]:
     known = list(dict.fromkeys(row.algorithm for row in rows if row.spec))
     for name in wish.algorithms:
         if name not in known:
-            raise InputError(
-                f'"{name}" is not in {where}, whose algorithms are {", ".join(known)}: {closest(name, known)}'
-            )
+            raise InputError(f'"{name}" is not in {where}: {closest(name, known)}')
     return [row for row in rows if row.spec and (not wish.algorithms or row.algorithm in wish.algorithms)]
 
 

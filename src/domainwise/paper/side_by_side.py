@@ -54,6 +54,10 @@ class Section:
     def run(self) -> bool:
         return any(column.run for column in self.columns)
 
+    @property
+    def measured(self) -> bool:
+        return any(entry.found for entry in self.entries)
+
     def orderings(self) -> dict[tuple[str, str], Ordering]:
         """By column and view."""
         return {
@@ -95,11 +99,24 @@ def section(
     return Section(title, tuple(columns), tuple(entries), tuple(claims), wish.error)
 
 
+def measured_only(found: Section) -> Section:
+    """Without the rows and columns that nothing was run for."""
+    kept = [at for at, column in enumerate(found.columns) if column.run]
+    entries = [
+        entry._replace(cells={view: tuple(cells[at] for at in kept) for view, cells in entry.cells.items()})
+        for entry in found.entries
+        if entry.found
+    ]
+    names = {entry.row.name for entry in entries}
+    claims = tuple(claim for claim in found.claims if names.issuperset(claim))
+    return replace(found, columns=tuple(found.columns[at] for at in kept), entries=tuple(entries), claims=claims)
+
+
 def table(found: Section, view: str = "selected") -> Table:
     """Beside every number of the paper the one measured, with the difference in brackets where the data is the same."""
     columns: dict[str, tuple[Cell, ...]] = {}
     for at, column in enumerate(found.columns):
-        if column.key:
+        if column.key and any(entry.row.paper for entry in found.entries):
             columns[f"{column.key}, paper"] = marked([_printed(entry.row, column.key) for entry in found.entries])
         if column.run:
             cells = marked([entry.cells[view][at] for entry in found.entries])
@@ -114,6 +131,8 @@ def checkpoints(found: Section) -> Table:
     columns: dict[str, tuple[Cell, ...]] = {}
     for at, column in enumerate(found.columns):
         if column.main and column.run:
+            if column.key and any(entry.row.paper for entry in found.entries):
+                columns[f"{column.key}, paper"] = marked([_printed(entry.row, column.key) for entry in found.entries])
             for view in VIEWS:
                 columns[f"{column.title} {view}"] = marked([entry.cells[view][at] for entry in found.entries])
     said = "; ".join(f"{view}: {about}" for view, about in VIEWS.items())
