@@ -39,7 +39,7 @@ class Making:
     job: Callable[[Comparison, bool], Job]  # whether models are kept
     dry_run: bool = False
     troubled: int = 0
-    listed: set[str] = field(default_factory=set)  # trials that a dry run has named
+    listed: set[tuple[Path, str]] = field(default_factory=set)  # trials that a dry run has named, and their folders
 
     def make(self, name: str) -> list[Page | Drawing]:
         """One table or figure; nothing in a dry run."""
@@ -84,8 +84,9 @@ class Making:
 
     def _list(self, comparison: Comparison) -> list[Outcome]:
         """Trials that several tables share are named once."""
-        fresh = tuple(trial for trial in comparison.trials if trial.id not in self.listed)
-        self.listed |= {trial.id for trial in fresh}
+        folder = comparison.folder
+        fresh = tuple(trial for trial in comparison.trials if (folder, trial.id) not in self.listed)
+        self.listed |= {(folder, trial.id) for trial in fresh}
         if fresh:
             self.job(replace(comparison, trials=fresh), False).run(dry_run=True)
         return []
