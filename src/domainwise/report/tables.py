@@ -147,8 +147,8 @@ def _validation(groups: Mapping[str, Group]) -> Cell:
 def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Mark the best and second best of every column but the last. What prints the same ranks the same."""
     columns = list(zip(*(row.cells for row in rows), strict=True))
-    marked = [marked(column) for column in columns[:-1]] + columns[-1:]
-    return tuple(Row(row.algorithm, cells) for row, cells in zip(rows, zip(*marked, strict=True), strict=True))
+    shown = [marked(column) for column in columns[:-1]] + columns[-1:]
+    return tuple(Row(row.algorithm, cells) for row, cells in zip(rows, zip(*shown, strict=True), strict=True))
 
 
 def marked(column: Sequence[Cell]) -> tuple[Cell, ...]:
