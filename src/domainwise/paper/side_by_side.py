@@ -135,8 +135,9 @@ def checkpoints(found: Section) -> Table:
                 columns[f"{column.key}, paper"] = marked([_printed(entry.row, column.key) for entry in found.entries])
             for view in VIEWS:
                 columns[f"{column.title} {view}"] = marked([entry.cells[view][at] for entry in found.entries])
-    said = "; ".join(f"{view}: {about}" for view, about in VIEWS.items())
-    return _table(found, columns, f"{said}. An average of weights is one model, so it has no late mean.")
+    said = f"{'; '.join(f'{view}: {about}' for view, about in VIEWS.items())}."
+    averaged = any(entry.row.average for entry in found.entries)
+    return _table(found, columns, said + " An average of weights is one model, so it has no late mean." * averaged)
 
 
 def _table(found: Section, columns: Mapping[str, Sequence[Cell]], text: str) -> Table:

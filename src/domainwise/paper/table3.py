@@ -56,6 +56,7 @@ def render(outcomes: Sequence[Outcome], wish: Wish) -> Page:
 
 def _part(name: str, outcomes: Sequence[Outcome], wish: Wish) -> Section:
     """Data that stands in does so for OfficeHome."""
-    other = stand_in(names_of(outcomes))
-    own = [one for one in outcomes if one.trial.data == (other if name == "officehome" and other else name)]
-    return section(title_of(name), over_domains(name, LETTERS[name], own), ROWS[name], own, CLAIMS, wish)
+    other = stand_in(names_of(outcomes)) if name == "officehome" else ""
+    own = [one for one in outcomes if one.trial.data == (other or name)]
+    title = title_of(name) + (f" ({other} stands in for it)" if other else "")
+    return section(title, over_domains(name, LETTERS[name], own), ROWS[name], own, CLAIMS, wish)
