@@ -272,6 +272,7 @@ def test_csv_and_json_carry_the_same_numbers(tmp_path: Path) -> None:
     for line in lines:
         found = cells[line["row"], line["column"], line["view"]]
         assert float(line["mean"]) == found["mean"]
+        assert float(line["difference"]) == found["difference"] == pytest.approx(found["mean"] - float(line["paper"]))
         assert {seed: float(line[f"seed {seed}"]) for seed in ("0", "1")} == found["values"]
         assert create(line["algorithm"]).name in ("maml", "fish", "arith")
 

@@ -80,6 +80,14 @@ def test_what_needs_no_data_is_made_without_and_the_folder_serves_afterwards(rep
     assert all(f'id="{name}"' in page for name in ("table1", "table5", "figure1", "figure2", "figure4"))
 
 
+def test_all_of_it_without_data_is_what_the_paper_printed_and_what_is_computed(reproduce, tmp_path: Path) -> None:
+    code, out, _ = reproduce("all", "-o", "out")
+    assert code == 0
+    assert out.count("the paper's numbers alone") == 6  # table 3 has two parts
+    made = {file.stem for file in (tmp_path / "out" / "reproduce").glob("*.txt")}
+    assert made == {*(f"table{i}" for i in range(1, 6)), "figure1", "figure2", "figure4"}
+
+
 def test_a_dry_run_names_every_trial_once_and_leaves_nothing(reproduce, tmp_path: Path) -> None:
     code, out, _ = reproduce("all", "--data", "digits", "--seeds", 1, "--targets", "75", "--dry-run")
     assert code == 0

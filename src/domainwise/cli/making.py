@@ -51,11 +51,12 @@ class Making:
         found = self._run(item, self._wish(name))
         if self.dry_run:
             return []
+        outcomes = [one for _, own in found for one in own]
         if name in TABLES:
-            return [TABLES[name].render([one for _, outcomes in found for one in outcomes], self.wish)]
-        if name == "figure5":
-            return [*figure5.render([one for _, outcomes in found for one in outcomes], self.wish)]
-        return [_surface(name, *found[0])] if found else [figure4.render()] if name == "figure4" else []
+            return [TABLES[name].render(outcomes, self.wish)]
+        if not found:
+            return [figure4.render()] if name == "figure4" else []
+        return [*figure5.render(outcomes, self.wish)] if name == "figure5" else [_surface(name, *found[0])]
 
     def _wish(self, name: str) -> Wish:
         wanted = tuple(one for one in self.wish.algorithms if one in algorithms_of(name))
@@ -122,8 +123,9 @@ def _surface(name: str, data: Domains, outcomes: Sequence[Outcome]) -> Drawing:
 
 
 def name_of(text: str) -> str:
-    benchmark = benchmark_named(text)
-    return benchmark.name if benchmark else Path(text).stem
+    """What the data will be called, before it is opened."""
+    benchmark, path = benchmark_named(text), Path(text).expanduser().resolve()
+    return benchmark.name if benchmark else path.name if path.is_dir() else path.stem
 
 
 def ours(folder: Path) -> None:

@@ -15,7 +15,7 @@ from domainwise.errors import InputError, closest
 from domainwise.paper.columns import names_of, stand_in, title_of
 from domainwise.paper.measured import VIEWS
 from domainwise.paper.sentences import claims, orderings
-from domainwise.paper.side_by_side import Section, checkpoints, table
+from domainwise.paper.side_by_side import Section, checkpoints, difference, table
 from domainwise.report.tables import Cell, Table
 from domainwise.results import Outcome
 
@@ -98,13 +98,27 @@ def as_csv(page: Page) -> str:
     seeds = sorted({seed for _, entry, at, view in cells for seed in entry.cells[view][at].values or {}})
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    fields = ["section", "row", "algorithm", "average", "column", "view", "paper", "mean", "error", "n", "note"]
+    fields = [
+        "section",
+        "row",
+        "algorithm",
+        "average",
+        "column",
+        "view",
+        "paper",
+        "mean",
+        "error",
+        "n",
+        "difference",
+        "note",
+    ]
     writer.writerow([*fields, *(f"seed {seed}" for seed in seeds)])
     for section, entry, at, view in cells:
         cell, column, row = entry.cells[view][at], section.columns[at], entry.row
         about = [section.title, row.name, row.spec, row.average, column.title, view, entry.paper(column)]
         seen = [(cell.values or {}).get(seed) for seed in seeds]
-        writer.writerow([*about, cell.mean, cell.error, cell.n, cell.note, *seen])
+        gap = difference(cell, entry, column)
+        writer.writerow([*about, cell.mean, cell.error, cell.n, gap, cell.note, *seen])
     return file.getvalue()
 
 
@@ -122,7 +136,8 @@ def _plain(section: Section) -> dict[str, Any]:
     rows = [
         {"name": entry.row.name, "algorithm": entry.row.spec, "average": entry.row.average, "cells": [
             {"column": column.title, "paper": entry.paper(column),
-             **{view: _numbers(entry.cells[view][at]) for view in VIEWS}}
+             **{view: _numbers(entry.cells[view][at], difference(entry.cells[view][at], entry, column))
+                for view in VIEWS}}
             for at, column in enumerate(section.columns)]}
         for entry in section.entries
     ]  # fmt: skip
@@ -138,9 +153,11 @@ def _plain(section: Section) -> dict[str, Any]:
     return {"title": section.title, "error": section.error, "rows": rows, "orderings": orders, "claims": tested}
 
 
-def _numbers(cell: Cell) -> dict[str, object]:
+def _numbers(cell: Cell, gap: float | None) -> dict[str, object]:
     values = {str(seed): value for seed, value in (cell.values or {}).items()}
-    return {"mean": cell.mean, "error": cell.error, "n": cell.n, "note": cell.note, "values": values}
+    return {
+        "mean": cell.mean, "error": cell.error, "n": cell.n, "difference": gap, "note": cell.note, "values": values
+    }  # fmt: skip
 
 
 FORMATS: dict[str, tuple[str, Callable[[Page], str]]] = {  # with the suffix of a file

@@ -153,10 +153,16 @@ def _printed(row: Row, key: str) -> Cell:
 
 
 def _told(one: Cell, entry: Entry, column: Column) -> Cell:
+    gap = difference(one, entry, column)
+    return one if gap is None else replace(one, note=signed(gap))
+
+
+def difference(one: Cell, entry: Entry, column: Column) -> float | None:
+    """To the paper, where the same data and all of it was run."""
     theirs = entry.paper(column)
     if one.mean is None or one.note or theirs is None or not column.comparable:
-        return one
-    return replace(one, note=signed(one.mean - theirs))
+        return None
+    return one.mean - theirs
 
 
 def signed(fraction: float) -> str:
