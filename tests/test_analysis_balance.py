@@ -105,10 +105,17 @@ def test_the_command_tells_of_one_trial_domain_by_domain(compared: Results) -> N
     assert said[6].startswith("75 (unseen)")
 
 
+def test_the_command_opens_one_model_of_a_trial(compared: Results) -> None:
+    folder = compared.outcomes[0].folder
+    assert run(str(folder / "best")).output == run(str(folder)).output
+
+
 def test_the_command_compares_the_algorithms_of_a_folder(compared: Results) -> None:
-    _, erm, arith = run(str(compared.folder)).output.splitlines()
+    _, erm, arith, _, nearer, evener = run(str(compared.folder)).output.splitlines()
     assert erm.split()[:2] == ["erm", "2"]
     assert arith.split()[:2] == ["arith", "2"]
+    assert nearer.startswith("erm is nearer the centroid than arith in ")
+    assert evener.startswith("erm is at more equal distances from the experts than arith in ")
     lines = run(str(compared.folder), "--algorithms", "arith", "--json").output.splitlines()
     assert [json.loads(line)["seed"] for line in lines] in ([0, 1], [1, 0])
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -8,10 +9,13 @@ import pytest
 import torch
 import typer
 from made_data import stripes
+from torch._dynamo.utils import counters
+from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from typer.testing import CliRunner
 
-from domainwise.analysis.landscape import plane, surface, walk
+from domainwise.analysis.landscape import on_plane, plane, surface, walk
+from domainwise.analysis.places import BACKWARD, FORWARD, chunks, evenly, gradient
 from domainwise.analysis.task import Task, task
 from domainwise.api import compare
 from domainwise.cli.surface import surface as command
@@ -21,13 +25,18 @@ from domainwise.model import load
 from domainwise.report.document import render
 from domainwise.report.surfaces import contours, picture
 
+DATA = stripes("abcd")
+
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Task:
-    found = compare(
-        stripes("abcd"), "erm", targets=["d"], seeds=1, steps=20, batch=8, output=tmp_path_factory.mktemp("out")
-    )
-    return task(load(found.outcomes[0].folder), stripes("abcd"))
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = compare(DATA, "erm", targets=["d"], seeds=1, steps=20, batch=8, output=tmp_path_factory.mktemp("out"))
+    return found.outcomes[0].folder
+
+
+@pytest.fixture(scope="module")
+def trained(stored: Path) -> Task:
+    return task(load(stored), DATA)
 
 
 def test_a_plane_goes_through_its_three_models_with_true_angles() -> None:
@@ -67,6 +76,50 @@ def test_the_surface_has_at_each_point_the_loss_of_the_model_there(trained: Task
         expected = {name: float(trained.loss(batch)) for name, batch in trained.domains.items()}
     vector_to_parameters(before, params)
     assert {name: losses[1][3] for name, losses in found.losses.items()} == pytest.approx(expected, rel=1e-4)
+
+
+def test_chunks_have_one_size_and_what_fills_them_up_counts_for_nothing(trained: Task) -> None:
+    batch = trained.domains["a"]
+    parts = chunks(batch, evenly(len(batch[1]), 5) + 2)
+    assert len({x.shape for x, _ in parts}) == 1
+    assert sum(len(y) for _, y in parts) > len(batch[1])
+    with torch.no_grad():
+        total = sum(F.cross_entropy(trained.net(x), y, reduction="sum") for x, y in parts)
+    assert float(total) / len(batch[1]) == pytest.approx(float(trained.loss(batch).detach()), rel=1e-5)
+
+
+def test_a_gradient_in_chunks_is_that_of_the_whole(trained: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = torch.autograd.grad(trained.loss(trained.domains["b"]), list(trained.net.parameters()))
+    monkeypatch.setitem(BACKWARD, "cpu", 5)
+    torch.testing.assert_close(gradient(trained, "b"), torch.cat([part.flatten() for part in expected]))
+
+
+def test_a_compiled_network_stays_compiled_from_point_to_point(trained: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With chunks that do not come out even, and parameters laid out as a GPU wants them."""
+    monkeypatch.setitem(FORWARD, "cpu", 14)
+    own = replace(trained, net=copy.deepcopy(trained.net).to(memory_format=torch.channels_last))
+    layout = [p.stride() for p in own.net.parameters()]
+    models = dict(zip("abc", walk(trained, "abc", steps=2), strict=True))
+    graphs: list[int] = []
+    torch.compiler.reset()
+    counters.clear()
+    own.net.featurizer.compile(dynamic=False, backend="eager")
+    found = on_plane(own, models, points=3, tick=lambda *at: graphs.append(counters["stats"]["unique_graphs"]))
+    assert graphs[0] > 0
+    assert graphs == [graphs[0]] * 9
+    assert [p.stride() for p in own.net.parameters()] == layout
+    torch.testing.assert_close(
+        torch.tensor(found.losses["d"]), torch.tensor(on_plane(trained, models, points=3).losses["d"])
+    )
+
+
+def test_low_precision_is_near_full_precision_and_an_unknown_one_is_refused(stored: Path, trained: Task) -> None:
+    exact, rough = (surface(task(load(stored), DATA, precision=p), points=3, steps=2) for p in ("fp32", "bf16"))
+    assert exact.losses == surface(trained, points=3, steps=2).losses
+    assert rough.losses != exact.losses
+    torch.testing.assert_close(torch.tensor(rough.losses["a"]), torch.tensor(exact.losses["a"]), rtol=0, atol=0.02)
+    with pytest.raises(InputError, match="fp32, tf32, bf16"):
+        task(load(stored), DATA, precision="fp8")
 
 
 def test_the_grid_holds_all_three_models_with_room_around_them(trained: Task) -> None:

@@ -11,11 +11,11 @@ SOURCE = Path(domainwise.__file__).parent
 
 # Imports point from the right to the left, never back. What stands together may import each other.
 LAYERS = [
-    {"_version", "errors"},
+    {"_version", "errors", "turns"},
     {"combine"},
     {"walk"},
     {"meta"},
-    {"thirdparty", "vision", "hub", "weights", "backbones", "network", "folding"},
+    {"thirdparty", "vision", "hub", "weights", "backbones", "network", "folding", "units"},
     {"losses", "averaging", "counts", "data", "settings", "trial", "records", "select", "results"},
     {"algorithms"},
     {"capture", "model"},

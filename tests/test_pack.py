@@ -11,6 +11,7 @@ from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.settings import resolve
 from domainwise.sweep.execute import execute
+from domainwise.sweep.how import How
 from domainwise.sweep.pack import run_packed
 from domainwise.sweep.plan import plan
 
@@ -36,7 +37,7 @@ def test_a_packed_trial_equals_the_same_trial_alone(tmp_path: Path, device: str)
         trials(),
         DATA,
         tmp_path / "packed",
-        device=device,
+        how=How(device),
         watch=lambda trial, event: found.update({trial.id: event["result"]} if "result" in event else {}),
     )
     for trial in trials():
@@ -58,7 +59,7 @@ def test_what_goes_wrong_in_one_ends_only_that_one(tmp_path: Path, device: str) 
         packed,
         DATA,
         tmp_path,
-        device=device,
+        how=How(device),
         watch=lambda trial, event: found.update(
             {trial.algorithm: event["result"]["status"]} if "result" in event else {}
         ),
@@ -68,6 +69,6 @@ def test_what_goes_wrong_in_one_ends_only_that_one(tmp_path: Path, device: str) 
 
 def test_trials_that_would_disturb_each_other_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="dropout"):
-        run_packed(trials(dropout=0.1), DATA, tmp_path, device="cpu")
+        run_packed(trials(dropout=0.1), DATA, tmp_path, how=How())
     with pytest.raises(InputError, match="precision"):
-        run_packed([*trials("erm"), *trials("erm", precision="bf16")], DATA, tmp_path, device="cpu")
+        run_packed([*trials("erm"), *trials("erm", precision="bf16")], DATA, tmp_path, how=How())

@@ -288,7 +288,7 @@ def test_a_folder_that_cannot_be_written_to_is_a_sentence(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("keep", "kept"), [("none", []), (False, []), (True, ["best"]), ("all", ["best", "models/0", "models/19"])]
+    ("keep", "kept"), [("none", []), ("best", ["best"]), ("all", ["best", "models/0", "models/19"])]
 )
 def test_as_many_models_are_kept_as_asked(tmp_path: Path, keep: str | bool, kept: list[str]) -> None:
     run(trial(evaluate_every=20), tmp_path, keep=keep, snapshots=0)

@@ -19,8 +19,8 @@ from domainwise.api import Results, prepare
 from domainwise.settings import resolve
 from domainwise.sweep import claims
 from domainwise.sweep.claims import Claim, Claims
-from domainwise.sweep.engine import Engine
 from domainwise.sweep.folder import publish_once
+from domainwise.sweep.how import How
 from domainwise.sweep.plan import plan
 from domainwise.sweep.status import status
 from domainwise.sweep.work import work
@@ -127,7 +127,7 @@ def test_who_has_lost_a_claim_stops_and_publishes_nothing(tmp_path: Path, monkey
     def take_over(trial: Trial, event: dict) -> None:
         left_behind(tmp_path, trial, token="another")
 
-    event = work(trial, DATA, tmp_path, device="cpu", fast=Engine().fast, keep=False, watch=take_over)
+    event = work(trial, DATA, tmp_path, How(keep="none"), take_over)
     assert event == {"taken": True}
     assert not (tmp_path / "trials" / trial.id / "result.json").exists()
     assert claims.read(tmp_path / "claims" / trial.id)["token"] == "another"

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 
 from domainwise.algorithms import Algorithm, Spec
-from domainwise.capture import Fast, arithmetic_units, prepare, updater
+from domainwise.capture import Fast, prepare, updater
 from domainwise.data.domains import Domain
 from domainwise.data.feed import EVALUATION_BATCH, Feed, Inputs, Part
 from domainwise.network import build
+from domainwise.units import arithmetic_units
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ def measure(spec: Spec, setup: Setup) -> Timing:
         torch.manual_seed(0)
         notes: list[str] = []
         algorithm, update = _prepared(spec, setup, notes)
-        compiled = setup.fast.compile and setup.device != "cpu"
-        feed = Feed(_parts(setup), Inputs(setup.augment, setup.size, compile=compiled), setup.batch, 0)
+        inputs = Inputs(setup.augment, setup.size, compiler=setup.fast.compiler(setup.device))
+        feed = Feed(_parts(setup), inputs, setup.batch, 0)
         batches = feed.draw(algorithm.fresh)
         with _clock(setup.device) as start:
             for _ in range(5):

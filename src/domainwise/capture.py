@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +16,6 @@ from domainwise.network import Network
 
 WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
 
-# Held while a network is made and whenever work is handed to the device, so that trials in several threads take turns:
-# they share one generator and one compiler, and a capture must not see the work of others. Waiting for the device is
-# done without it.
-ONE_AT_A_TIME = threading.RLock()
-
 Update = Callable[[Sequence[Any]], dict[str, Tensor]]
 Say = Callable[[str], None]
 
@@ -33,6 +26,17 @@ class Fast:
 
     compile: bool = True
     capture: bool = True
+    deterministic: bool = False  # the same bits every time, at some cost: no kernel is chosen by how fast it was
+
+    def compiler(self, device: str) -> Callable[[Any], Any]:
+        """What makes a function of one shape of inputs fast on a device."""
+        if not self.compile or torch.device(device).type == "cpu":
+            return lambda function: function
+        return lambda function: torch.compile(function, dynamic=False, options=self.options)
+
+    @property
+    def options(self) -> dict[str, Any] | None:
+        return {"deterministic": True} if self.deterministic else None
 
 
 def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: Fast, compilable: bool = True) -> None:
@@ -47,22 +51,7 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if fast.compile and compilable:
         fold(net.featurizer, torch.randn_like(example))
-        net.featurizer.compile(dynamic=False)
-
-
-@contextmanager
-def arithmetic_units(precision: str) -> Iterator[None]:
-    """Let matrix products and convolutions round to TF32, or not, for as long as this lasts."""
-    cudnn = torch.backends.cudnn
-    products, convolutions, benchmark = torch.get_float32_matmul_precision(), cudnn.allow_tf32, cudnn.benchmark
-    torch.set_float32_matmul_precision("highest" if precision == "fp32" else "high")
-    cudnn.allow_tf32 = precision != "fp32"
-    cudnn.benchmark = True  # shapes never change
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(products)
-        cudnn.allow_tf32, cudnn.benchmark = convolutions, benchmark
+        net.featurizer.compile(dynamic=False, options=fast.options)
 
 
 def updater(algorithm: Algorithm, *, capture: bool, say: Say = lambda sentence: None) -> Update:

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from domainwise.algorithms import Algorithm
-from domainwise.capture import ONE_AT_A_TIME
 from domainwise.counts import BINS
 from domainwise.data.feed import EVALUATION_BATCH, Inputs, Part, batches
+from domainwise.turns import in_turn
 
 
 def evaluate(
@@ -22,13 +22,18 @@ def evaluate(
     With ``counts`` also what :mod:`domainwise.counts` derives everything else from. Sums stay on the device until the
     end: waiting for it after every batch would leave it idle.
     """
+    return _named(_fetched(in_turn(lambda: _sums(algorithm, part, inputs, generator, counts))), len(part))
+
+
+def _sums(
+    algorithm: Algorithm, part: Part, inputs: Inputs, generator: torch.Generator | None, counts: bool
+) -> dict[str, Tensor]:
     sums: dict[str, Tensor] = {}
-    with ONE_AT_A_TIME:
-        for x, y in batches(part, inputs, generator):
-            logits = _answers(algorithm, x).float()
-            found = {**_totals(logits, y), **(_counts(logits, y) if counts else {})}
-            sums = {name: sums[name] + value if sums else value for name, value in found.items()}
-    return _named(_fetched(sums), len(part))
+    for x, y in batches(part, inputs, generator):
+        logits = _answers(algorithm, x).float()
+        found = {**_totals(logits, y), **(_counts(logits, y) if counts else {})}
+        sums = {name: sums[name] + value if sums else value for name, value in found.items()}
+    return sums
 
 
 def _answers(algorithm: Algorithm, x: Tensor) -> Tensor:

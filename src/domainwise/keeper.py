@@ -25,14 +25,12 @@ class Keeper:
 
     Args:
         keep: "best", "none", or "all" for the model of every evaluation too, in ``models/<step>`` and, averaged, in
-            ``models-average/<step>``. True means "best", False "none".
+            ``models-average/<step>``.
         snapshots: how many models to keep in ``snapshots/<step>``, spread evenly; the last is the final one.
         folder: the trial's, for what is written at once.
     """
 
-    def __init__(
-        self, trial: Trial, *, keep: Keep | bool = "none", snapshots: int = 0, folder: Path | None = None
-    ) -> None:
+    def __init__(self, trial: Trial, *, keep: Keep = "none", snapshots: int = 0, folder: Path | None = None) -> None:
         self.trial, self.keep, self.folder = trial, checked(keep), folder
         self.snapshots = spread(snapshots, trial.steps)
         self.values: dict[str, float] = {}
@@ -96,9 +94,7 @@ class Keeper:
         return measure(record, self.trial.targets)
 
 
-def checked(keep: Keep | bool) -> Keep:
-    if isinstance(keep, bool):
-        return "best" if keep else "none"
+def checked(keep: Keep) -> Keep:
     if keep not in ("best", "none", "all"):
         raise InputError(f'keep must be "best", "none" or "all", got {keep!r}')
     return keep

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import averager, refresh_batch_norm, swapped_in
-from domainwise.capture import ONE_AT_A_TIME, Captured, Fast, Update, arithmetic_units, prepare, updater
+from domainwise.capture import Captured, Fast, Update, prepare, updater
 from domainwise.checkpoint import Checkpoints, Stateful
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.feed import Feed, Inputs, Part, has_room
@@ -23,8 +23,11 @@ from domainwise.errors import InputError
 from domainwise.evaluate import evaluate
 from domainwise.keeper import Keeper
 from domainwise.model import algorithm_of, network_of, normalisation
+from domainwise.network import Network
 from domainwise.records import Record
 from domainwise.trial import Trial
+from domainwise.turns import in_turn
+from domainwise.units import arithmetic_units
 
 REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 LOG_EVERY = 10  # updates between two looks at the losses, which is where a device has to be waited for
@@ -58,7 +61,7 @@ def run(
     Raises :class:`Diverged` where a loss is not finite.
     """
     # Dropout draws from the global generator; the caller's own stays as it was.
-    with generators_kept(device), arithmetic_units(trial.precision):
+    with generators_kept(device), arithmetic_units(trial.precision, fast.deterministic):
         algorithm, update, feed, examiner = set_up(trial, data, device, fast, say)
         keeper, checkpoints, losses = keeper or Keeper(trial), checkpoints or Checkpoints(), Losses(trial, feed)
         keeper.starts(algorithm, data, feed.inputs)
@@ -71,8 +74,7 @@ def run(
 
         started = time.perf_counter() - checkpoints.seconds
         for step in range(first, trial.steps):
-            with ONE_AT_A_TIME:  # to hand work to the device; it is waited for outside
-                losses.keep(step, update(feed.draw(algorithm.fresh)))
+            losses.keep(step, in_turn(lambda: update(feed.draw(algorithm.fresh))))
             if average is not None:
                 average.update(params, step)
             keeper.after(step)
@@ -107,15 +109,19 @@ def set_up(
         say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
     parts: Parts = {domain.name: dealt(trial, domain, i, device, on_host) for i, domain in enumerate(data)}
     algorithm = algorithm_of(trial)
-    with ONE_AT_A_TIME:
+
+    def made() -> tuple[Network, Update]:
         torch.manual_seed(seed_hash(trial.seed, "init"))
         net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(device)
         shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
         prepare(net, shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
         update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
         torch.manual_seed(seed_hash(trial.seed, "dropout"))
-    compiled = fast.compile and device != "cpu"
-    inputs = Inputs(trial.augment, trial.input_size, *normalisation(net, data.shape[-1]), compile=compiled)
+        return net, update
+
+    net, update = in_turn(made)
+    scale = normalisation(net, data.shape[-1])
+    inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
     feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
     return algorithm, update, feed, Examiner(trial, algorithm, parts, inputs)
@@ -136,13 +142,11 @@ def averaged_in(trial: Trial, algorithm: Algorithm, averaged: Sequence[Tensor], 
 def generators_kept(device: str) -> Iterator[None]:
     """The caller's global generators are afterwards as they were."""
     forked = torch.random.fork_rng(devices=[device] if device != "cpu" else [])
-    with ONE_AT_A_TIME:
-        forked.__enter__()
+    in_turn(forked.__enter__)
     try:
         yield
     finally:
-        with ONE_AT_A_TIME:
-            forked.__exit__(None, None, None)
+        in_turn(lambda: forked.__exit__(None, None, None))
 
 
 class GlobalGenerators:

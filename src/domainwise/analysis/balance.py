@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from domainwise.analysis.landscape import kept, walk
+from domainwise.analysis.landscape import walk
+from domainwise.analysis.places import Losses, gradient, kept, place, put
 from domainwise.analysis.task import Task
 
-Losses = Mapping[str, float]  # of every domain
+ByDomain = Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Balance:
     variation: float  # coefficient of variation of these: 0 is equally far from all
     off_centroid: float  # from the model to the mean of the experts, in units of the mean distance to an expert
     angles: Mapping[str, float]  # between the gradients of two sources at the model, in degrees, by "a, b"
-    at_model: Losses
-    at_experts: Mapping[str, Losses]
-    at_mean: Losses  # of the experts
+    at_model: ByDomain
+    at_experts: Mapping[str, ByDomain]
+    at_mean: ByDomain  # of the experts
 
     @property
     def angle(self) -> float:
@@ -45,29 +45,25 @@ class Balance:
         return {**asdict(self), "angle": self.angle, "gain": self.gain}
 
 
-def balance(task: Task, *, steps: int = 30, lr: float = 1e-2, batch: int = 32) -> Balance:
-    """Of a model between its source domains; it is left as it was."""
+def balance(task: Task, *, steps: int = 30, lr: float = 1e-2, batch: int = 32, compiled: bool = False) -> Balance:
+    """Of a model between its source domains; it is left as it was. ``compiled`` is for many of one network on a GPU."""
     params = list(task.net.parameters())
-    home = parameters_to_vector(params).detach().clone()
-    experts = {name: walk(task, [name], steps=steps, lr=lr, batch=batch)[0] for name in task.sources}
-    mean = torch.stack(list(experts.values())).mean(0)
-    distances = {name: float((expert - home).norm()) for name, expert in experts.items()}
-    lengths = torch.tensor(list(distances.values()), dtype=torch.float64)
-    with kept(params):
+    home = place(params)
+    with task.measuring(compiled=compiled), kept(params):
+        experts = {name: walk(task, [name], steps=steps, lr=lr, batch=batch)[0] for name in task.sources}
+        mean = torch.stack(list(experts.values())).mean(0)
+        distances = {name: float((expert - home).norm()) for name, expert in experts.items()}
+        lengths = torch.tensor(list(distances.values()), dtype=torch.float64)
+        losses = Losses(task)
         return Balance(
             distances,
             float(lengths.std(correction=0) / lengths.mean()),
             float((mean - home).norm() / lengths.mean()),
-            _angles({name: _gradient(task, params, name) for name in task.sources}),
-            _losses(task, params, home),
-            {name: _losses(task, params, expert) for name, expert in experts.items()},
-            _losses(task, params, mean),
+            _angles({name: gradient(task, name) for name in task.sources}),
+            _losses(losses, params, home),
+            {name: _losses(losses, params, expert) for name, expert in experts.items()},
+            _losses(losses, params, mean),
         )
-
-
-def _gradient(task: Task, params: Sequence[nn.Parameter], domain: str) -> Tensor:
-    gradients = torch.autograd.grad(task.loss(task.domains[domain]), params)
-    return torch.cat([gradient.flatten() for gradient in gradients])
 
 
 def _angles(gradients: Mapping[str, Tensor]) -> dict[str, float]:
@@ -78,7 +74,6 @@ def _angles(gradients: Mapping[str, Tensor]) -> dict[str, float]:
     return found
 
 
-@torch.no_grad()
-def _losses(task: Task, params: Sequence[nn.Parameter], place: Tensor) -> dict[str, float]:
-    vector_to_parameters(place, params)
-    return {name: float(task.loss(batch)) for name, batch in task.domains.items()}
+def _losses(losses: Losses, params: Sequence[nn.Parameter], there: Tensor) -> dict[str, float]:
+    put(params, there)
+    return dict(zip(losses.task.domains, losses().tolist(), strict=True))

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn import functional as F
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from domainwise.analysis.places import Losses, kept, place, put
 from domainwise.analysis.task import Task
 from domainwise.errors import InputError
-from domainwise.losses import Batch
 from domainwise.report.surfaces import Surface
 
-CHUNK = 256  # images at once; the activations of more leave a processor's cache
+Tick = Callable[[int, int], None]  # is told how many points are done, and of how many
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +51,7 @@ def walk(task: Task, domains: Sequence[str], *, steps: int = 30, lr: float = 1e-
         for name in domains:
             for minibatch in task.minibatches(name, steps, batch):
                 _descend(params, task.loss(minibatch), lr)
-            ends.append(parameters_to_vector(params).detach().clone())
+            ends.append(place(params))
     return ends
 
 
@@ -66,17 +63,32 @@ def surface(
     margin: float = 0.5,
     steps: int = 30,
     lr: float = 1e-2,
+    tick: Tick = lambda done, total: None,
 ) -> Surface:
     """Walk over three source domains, and the losses of all domains on the plane through the three models reached."""
     names = list(domains or task.sources[:3])
     if len(names) != 3 or not set(names) <= set(task.domains):
         raise InputError(f"a plane goes through three models, so it takes three source domains, got {names}")
-    models = walk(task, names, steps=steps, lr=lr)
-    through = plane(models)
-    places = {name: through.place(model) for name, model in zip(names, models, strict=True)}
-    start = through.place(parameters_to_vector(task.net.parameters()).detach())
+    with task.measuring():
+        ends = walk(task, names, steps=steps, lr=lr)
+    return on_plane(task, dict(zip(names, ends, strict=True)), points=points, margin=margin, tick=tick)
+
+
+def on_plane(
+    task: Task,
+    models: Mapping[str, Tensor],
+    *,
+    points: int = 25,
+    margin: float = 0.5,
+    tick: Tick = lambda done, total: None,
+) -> Surface:
+    """The losses of all domains on the plane through three models, around which there is some margin."""
+    through = plane(list(models.values()))
+    places = {name: through.place(model) for name, model in models.items()}
+    start = through.place(place(task.net.parameters()))
     a, b = (_axis([point[i] for point in places.values()], margin, points) for i in (0, 1))
-    losses = _losses(task, through, a, b)
+    with task.measuring(compiled=True):
+        losses = _losses(task, through, a, b, tick)
     listed = {name: found.tolist() for name, found in losses.items()}
     return Surface(a.tolist(), b.tolist(), listed, start, places, task.targets)
 
@@ -87,41 +99,20 @@ def _axis(places: Sequence[float], margin: float, points: int) -> Tensor:
     return torch.linspace(low - off, high + off, points, dtype=torch.float64)
 
 
-@torch.no_grad()
-def _losses(task: Task, through: Plane, a: Tensor, b: Tensor) -> dict[str, Tensor]:
-    """All domains in one pass for each point; sums stay on the device until the end."""
-    x, y = (torch.cat([batch[i] for batch in task.domains.values()]) for i in (0, 1))
-    sizes = [len(labels) for _, labels in task.domains.values()]
-    grid = torch.empty(len(b), len(a), len(sizes), device=x.device)
-    shapes = {name: p.shape for name, p in task.net.named_parameters()}
-    for i, upward in enumerate(b.tolist()):
-        for j, across in enumerate(a.tolist()):
-            each = _each_loss(task.net, _named(through.at(across, upward), shapes), (x, y))
-            grid[i, j] = torch.stack([part.mean() for part in torch.split(each, sizes)])
-    return {name: grid[:, :, i].cpu() for i, name in enumerate(task.domains)}
-
-
-def _each_loss(net: nn.Module, weights: dict[str, Tensor], batch: Batch) -> Tensor:
-    parts = zip(torch.split(batch[0], CHUNK), torch.split(batch[1], CHUNK), strict=True)
-    return torch.cat([F.cross_entropy(functional_call(net, weights, (x,)), y, reduction="none") for x, y in parts])
-
-
-def _named(vector: Tensor, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-    pieces = torch.split(vector, [shape.numel() for shape in shapes.values()])
-    return {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
+def _losses(task: Task, through: Plane, a: Tensor, b: Tensor, tick: Tick) -> dict[str, Tensor]:
+    """Nothing waits for the device until the end."""
+    params, losses = list(task.net.parameters()), Losses(task)
+    grid = []
+    with kept(params):
+        for upward, across in product(b.tolist(), a.tolist()):
+            put(params, through.at(across, upward))
+            grid.append(losses())
+            tick(len(grid), len(a) * len(b))
+    found = torch.stack(grid).cpu().view(len(b), len(a), -1)
+    return {name: found[:, :, i] for i, name in enumerate(task.domains)}
 
 
 def _descend(params: Sequence[nn.Parameter], loss: Tensor, lr: float) -> None:
     gradients = torch.autograd.grad(loss, params)
     with torch.no_grad():
         torch._foreach_add_(list(params), gradients, alpha=-lr)
-
-
-@contextmanager
-def kept(params: Sequence[nn.Parameter]) -> Iterator[None]:
-    """The parameters are afterwards as they were."""
-    before = parameters_to_vector(params).detach().clone()
-    try:
-        yield
-    finally:
-        vector_to_parameters(before, params)

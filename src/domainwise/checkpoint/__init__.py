@@ -3,7 +3,7 @@
 from domainwise.checkpoint.checkpoints import Checkpoints, Stateful
 from domainwise.checkpoint.files import FORMAT, Damaged, Found, load, remove, save, saved
 from domainwise.checkpoint.nested import flatten, unflatten
-from domainwise.checkpoint.stopping import Stopped, listening, stop_requested
+from domainwise.checkpoint.stopping import Stopped, ask_to_stop, listening, stop_requested
 
 __all__ = [
     "FORMAT",
@@ -12,6 +12,7 @@ __all__ = [
     "Found",
     "Stateful",
     "Stopped",
+    "ask_to_stop",
     "flatten",
     "listening",
     "load",

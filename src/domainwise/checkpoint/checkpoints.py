@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from domainwise.capture import ONE_AT_A_TIME
 from domainwise.checkpoint.files import NAME, Damaged, Found, load, remove, saved, unfinished, write
 from domainwise.checkpoint.nested import flatten
 from domainwise.checkpoint.stopping import Stopped, stop_requested
 from domainwise.errors import InputError
 from domainwise.records import sync
+from domainwise.turns import in_turn
 
 AT_LEAST = 60.0  # seconds of training that may be lost
 AT_MOST = 5.0  # seconds that are cheaper to repeat than to save
@@ -96,9 +97,9 @@ class Checkpoints:
         self.last = time.perf_counter()
         if self.found is None:
             return 0
-        with ONE_AT_A_TIME:
-            for name, part in parts.items():
-                part.load_state_dict(self.found.state[name])
+        state = self.found.state
+        for name, part in parts.items():
+            in_turn(partial(part.load_state_dict, state[name]))
         self.updates = self.found.step
         self.found = replace(self.found, state=None)  # a second copy of everything is not needed any more
         return self.updates
@@ -149,8 +150,7 @@ class Checkpoints:
             "journals": lengths,
             "seconds": seconds,
         }
-        with ONE_AT_A_TIME:
-            flat = flatten({name: part.state_dict() for name, part in self.parts.items()})
+        flat = in_turn(lambda: flatten({name: part.state_dict() for name, part in self.parts.items()}))
         write(folder, self.updates, flat, about)
 
     def _promise(self) -> str:

@@ -31,6 +31,12 @@ def stop_requested() -> int:
     return _heard[0] if _heard else 0
 
 
+def ask_to_stop() -> None:
+    """As the signal would that a machine sends which shuts down; where nobody listens, nothing happens."""
+    if _listening.is_set() and not _heard:
+        _heard.append(signal.SIGTERM)
+
+
 @contextmanager
 def listening() -> Iterator[None]:
     """Hear the signals that ask to stop: the first is remembered, a second one does what it always did.

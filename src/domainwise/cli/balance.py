@@ -1,31 +1,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from domainwise.cli import options as o
 
 if TYPE_CHECKING:
-    from domainwise.analysis.balance import Balance
+    from domainwise.analysis.task import Task
     from domainwise.trial import Trial
 
-    Found = Sequence[tuple[Trial, Balance]]
-
-MEASURES = {
-    "variation": "variation of the distances to the experts",
-    "off_centroid": "distance to their mean",
-    "angle": "angle between gradients",
-    "gain": "loss saved at their mean",
-}
+FEW = 3  # models of a network for which compiling it takes longer than it saves
 
 
 def balance(
-    run: Annotated[str, typer.Argument(help="The folder of a trial that kept its model, or of a comparison.")],
+    run: Annotated[str, typer.Argument(help="A trial that kept its model, one saved model, or a comparison.")],
     data: o.Data,
+    along: Annotated[bool, typer.Option("--along", help="At every snapshot of the training too.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="With --along, a picture against the step: an SVG file.")
+    ] = None,
     algorithms: Annotated[
         str | None, typer.Option(metavar="A,B", help="Of a comparison, the trials of these algorithms alone.")
     ] = None,
@@ -34,34 +32,84 @@ def balance(
     images: Annotated[int, typer.Option(min=1, help="Of a domain at most.")] = 1000,
     cache: o.Cache = None,
     device: o.Device = "cpu",
+    precision: o.Precision = None,
     threads: o.Threads = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with each trial, for the report.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Every number, a line of JSON for each trial.")] = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Measure whether a model lies equally far from what each source domain alone would make of it."""
-    from domainwise.analysis.balance import balance as measured
+    from domainwise.cli import balances
+    from domainwise.cli.pace import pace
     from domainwise.cli.trained import trained
-    from domainwise.records import publish
-    from domainwise.report.balance import FILE
+    from domainwise.errors import InputError
 
+    if output and not along:
+        raise InputError("the picture is of balance along training: add --along, or leave out -o")
+    opened = partial(
+        trained, data=data, cache=cache, device=device, precision=precision, threads=threads, images=images, quiet=True
+    )
     found = []
-    for folder, trial in _chosen(run, algorithms):
-        task = trained(folder, data, cache, device=device, threads=threads, images=images, quiet=True)
-        found.append((trial, measured(task, steps=steps, lr=lr)))
-        if keep:
-            publish(folder / FILE, {"steps": steps, "lr": lr, **found[-1][1].to_json()})
-        if as_json:
-            about = {"id": trial.id, "algorithm": trial.label or trial.algorithm, "targets": trial.targets}
-            print(json.dumps({**about, "seed": trial.seed, **found[-1][1].to_json()}))
+    with pace("models", quiet=quiet) as tick:
+        for folder, trial, numbers in _measured(_chosen(run, algorithms), along, opened, steps, lr, tick):
+            found.append(balances.measured(trial, numbers))
+            if keep:
+                balances.keep(folder, {"steps": steps, "lr": lr, **numbers})
+            if as_json:
+                print(json.dumps({"id": trial.id, **_about(trial), **numbers}))
+    if output:
+        balances.draw(found, output)
     if not as_json:
-        print(_alone(found[0][1]) if len(found) == 1 else _compared(found))
+        print(balances.told(found))
+
+
+def _measured(
+    trials: Sequence[tuple[Path, Trial]],
+    along: bool,
+    opened: Callable[[Path], Task],
+    steps: int,
+    lr: float,
+    tick: Callable[[int, int], None],
+) -> Iterator[tuple[Path, Trial, dict[str, Any]]]:
+    from domainwise.analysis.along import balance_along
+    from domainwise.analysis.balance import balance
+
+    models = [_models(folder, along) for folder, _ in trials]
+    total, done = sum(len(every) + (best is not None) for best, every in models), 0
+    for (folder, trial), (best, every) in zip(trials, models, strict=True):
+        task = opened(best or next(iter(every.values())))
+        numbers: dict[str, Any] = {}
+        if best:
+            numbers |= balance(task, steps=steps, lr=lr, compiled=total > FEW).to_json()
+            tick(done := done + 1, total)
+        for step, one in balance_along(task, every, steps=steps, lr=lr, compiled=total > FEW):
+            numbers.setdefault("along", []).append({"step": step, **one.to_json()})
+            tick(done := done + 1, total)
+        yield folder, trial, numbers
+
+
+def _about(trial: Trial) -> dict[str, Any]:
+    return {"algorithm": trial.label or trial.algorithm, "targets": trial.targets, "seed": trial.seed}
+
+
+def _models(folder: Path, along: bool) -> tuple[Path | None, dict[int, Path]]:
+    """The selected model, and those along the way; a trial may have kept the latter alone."""
+    from domainwise.analysis.along import snapshots
+    from domainwise.model import CONFIG
+
+    every = snapshots(folder) if along else {}
+    return (None if every and not (folder / "best" / CONFIG).is_file() else folder), every
 
 
 def _chosen(run: str, algorithms: str | None) -> list[tuple[Path, Trial]]:
     from domainwise.cli.show import trials_named
     from domainwise.errors import InputError
+    from domainwise.model import CONFIG
     from domainwise.trial import Trial
 
+    if (Path(run) / CONFIG).is_file():  # one model: a snapshot, an average
+        config = json.loads((Path(run) / CONFIG).read_text(encoding="utf-8"))
+        return [(Path(run), Trial.from_json(config["trial"]))]
     named = {folder: json.loads((folder / "trial.json").read_text(encoding="utf-8")) for folder in trials_named(run)}
     trials = [(folder, Trial.from_json(settings)) for folder, settings in named.items()]
     wanted = [name.strip() for name in algorithms.split(",")] if algorithms else None
@@ -70,52 +118,3 @@ def _chosen(run: str, algorithms: str | None) -> list[tuple[Path, Trial]]:
         what = f"no trial of {algorithms}" if trials else "no trial"
         raise InputError(f'"{run}" has {what}: give the folder of a trial that kept its model, or of a comparison')
     return chosen
-
-
-def _alone(found: Balance) -> str:
-    """Every source in a row: how far its expert is, and the losses at the model, at the expert, at the mean."""
-    head = ["domain", "distance", "loss at model", "at its expert", "at the mean"]
-    rows = [
-        [
-            name,
-            *(
-                f"{value:.4f}"
-                for value in (far, found.at_model[name], found.at_experts[name][name], found.at_mean[name])
-            ),
-        ]
-        for name, far in found.distances.items()
-    ]
-    rows += [
-        [f"{name} (unseen)", "", f"{loss:.4f}", "", f"{found.at_mean[name]:.4f}"]
-        for name, loss in found.at_model.items()
-        if name not in found.distances
-    ]
-    said = [f"{text}: {getattr(found, name):.4g}" for name, text in MEASURES.items()]
-    return "\n".join([_aligned([head, *rows]), "", *said])
-
-
-def _compared(found: Found) -> str:
-    """Means over all trials of an algorithm, with the standard error over them."""
-    from domainwise.report.grid import label, ordered
-
-    head = ["algorithm", "trials", *MEASURES.values()]
-    rows = []
-    for name in ordered(label(trial) for trial, _ in found):
-        own = [one for trial, one in found if label(trial) == name]
-        rows.append([name, str(len(own)), *(_mean([getattr(one, measure) for one in own]) for measure in MEASURES)])
-    return _aligned([head, *rows])
-
-
-def _mean(values: Sequence[float]) -> str:
-    from statistics import fmean
-
-    from domainwise.report.tables import standard_error
-
-    error = standard_error(values)
-    return f"{fmean(values):.4g}" + ("" if error is None else f" ± {error:.2g}")
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-    return "\n".join(lines)

@@ -32,20 +32,23 @@ def compare(
     precision: o.Precision = None,
     no_compile: o.NoCompile = False,
     no_capture: o.NoCapture = False,
+    deterministic: o.Deterministic = False,
     threads: o.Threads = None,
     processes: o.Processes = None,
+    per_gpu: o.PerGPU = "auto",
     format: o.TableFormat = o.Format.table,
     quiet: o.Quiet = False,
     dry_run: o.DryRun = False,
     skip_corrupt: o.SkipCorrupt = False,
     retry_failed: o.RetryFailed = False,
     keep: o.Keep = o.Kept.best,
+    snapshots: o.Snapshots = 0,
     timeout: o.Timeout = None,
 ) -> None:
     """Train algorithms with each target held out in turn, and compare them on the domain they have not seen."""
     from domainwise.api import prepare
     from domainwise.capture import Fast
-    from domainwise.cli.job import Job, device_named
+    from domainwise.cli.job import Job, device_named, many
     from domainwise.cli.reading import Ask, read
 
     device = device_named(device)
@@ -54,6 +57,18 @@ def compare(
     comparison = prepare(
         domains, algorithms, targets=targets, seeds=seeds, settings=settings, average=average, output=output
     )
-    fast, best = Fast(not no_compile, not no_capture), keep == o.Kept.best
-    job = Job(comparison, device, threads, processes, quiet, format, retry_failed, fast, best, timeout)
+    job = Job(
+        comparison,
+        device,
+        threads,
+        processes,
+        quiet,
+        format,
+        retry_failed,
+        Fast(not no_compile, not no_capture, deterministic),
+        keep.value,
+        timeout,
+        snapshots=snapshots,
+        per_gpu=many(per_gpu),
+    )
     job.go(dry_run)

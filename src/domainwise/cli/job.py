@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,8 +20,11 @@ from domainwise.capture import Fast
 from domainwise.cli.options import Engine as EngineName, Format
 from domainwise.cli.progress import display, lasting
 from domainwise.errors import InputError
+from domainwise.keeper import Keep
 from domainwise.results import Outcome, outcomes
+from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.engine import Engine, Runs
+from domainwise.sweep.pack import Many
 from domainwise.sweep.status import estimate, working
 from domainwise.trial import Trial
 
@@ -33,10 +39,12 @@ class Job:
     format: Format
     retry_failed: bool = False
     fast: Fast = Fast()
-    keep: bool = True
+    keep: Keep = "best"
     timeout: float | None = None
     engine: EngineName = EngineName.local
     address: str | None = None
+    snapshots: int = 0
+    per_gpu: Many = 1
 
     def go(self, dry_run: bool = False) -> None:
         """Run what is missing, print the table, write the report. Exit code 1 where a trial came to no good end."""
@@ -54,7 +62,7 @@ class Job:
         missing = self.comparison.missing(self.retry_failed)
         engine = self._engine()
         runs = self._runs(engine)
-        self._announce(missing, engine.processes)
+        self._announce(missing, engine.at_once)
         if dry_run:
             self._list(missing)
             return None
@@ -64,8 +72,10 @@ class Job:
     def _engine(self) -> Engine:
         device = device_named(self.device)
         threads = self.threads or threads_for(self.comparison.trials[0].network)
+        if self.processes and device != "cpu":
+            raise InputError("--processes is for a CPU; on a GPU, --per-gpu says how many trials run side by side")
         processes = self.processes or processes_for(device, threads)
-        return Engine(processes, threads, device, self.fast, self.keep, self.timeout)
+        return Engine(processes, threads, device, self.fast, self.keep, self.timeout, self.snapshots, self.per_gpu)
 
     def _runs(self, engine: Engine) -> Runs:
         if self.engine == EngineName.local:
@@ -87,8 +97,18 @@ class Job:
         if missing and (found := outcomes(self.comparison.folder)):
             seconds = estimate(missing, found, at_once)
             self._say(f"{len(missing)} to run, {at_once} at once: {told_time(seconds)}")
+        if missing:
+            self._say(self._disk(missing, at_once))
         if others := working(self.comparison.folder):
             self._say(f"other processes are at work in this folder ({len(others)} trials just now): the work is shared")
+
+    def _disk(self, missing: Sequence[Trial], at_once: int) -> str:
+        one = disk_needed(missing[0], self.comparison.data, keep=self.keep, snapshots=self.snapshots)
+        kept, running = one.afterwards * len(missing), one.running * min(at_once, len(missing))
+        free = free_space(self.comparison.folder)
+        enough = "" if kept + running < free else ": that will not be enough, see --keep and --snapshots"
+        models = f"{size(kept)} for the models that stay and " if kept else ""
+        return f"disk: about {models}{size(running)} while it runs; {size(free)} are free{enough}"
 
     def _list(self, missing: Sequence[Trial]) -> None:
         for trial in missing:
@@ -105,6 +125,27 @@ class Job:
     def _say(self, line: str) -> None:
         if not self.quiet:
             print(line, file=sys.stderr, flush=True)
+
+
+def size(count: float) -> str:
+    """Of a file or a disk, in words."""
+    power = min(4, int(math.log10(max(1, count))) // 3)
+    return f"{count / 1000**power:.3g} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]}"
+
+
+def free_space(folder: Path) -> int:
+    """On the disk that a folder is on, or will be."""
+    there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    return shutil.disk_usage(there).free
+
+
+def many(text: str) -> Many:
+    """How many trials on one GPU."""
+    if text == "auto":
+        return "auto"
+    if not text.isdigit() or int(text) < 1:
+        raise InputError(f'--per-gpu is how many trials run side by side on a GPU, or auto: got "{text}"')
+    return int(text)
 
 
 def told_time(seconds: float | None) -> str:

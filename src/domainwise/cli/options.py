@@ -20,6 +20,7 @@ class Format(StrEnum):
 class Kept(StrEnum):
     best = "best"
     none = "none"
+    all = "all"
 
 
 class Engine(StrEnum):
@@ -75,7 +76,7 @@ NoCapture = Annotated[bool, typer.Option("--no-capture", help="On a GPU: do not 
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of each process; 1 for a small network.")]
 Processes = Annotated[
     int | None,
-    typer.Option(min=1, help="Trials side by side: processes on a CPU (as many as fit the cores), streams on a GPU."),
+    typer.Option(min=1, help="Trials side by side on a CPU: as many as fit the cores, if not given."),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only the result.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and stop.")]
@@ -86,7 +87,19 @@ Timeout = Annotated[
     float | None,
     typer.Option(min=1, metavar="SECONDS", help="Give up on a trial that takes longer, and go on with the others."),
 ]
-Keep = Annotated[Kept, typer.Option("--keep", help="Which models stay: the best of every trial, or none.")]
+Keep = Annotated[
+    Kept, typer.Option("--keep", help="Which models stay: the best of every trial, none, or that of every evaluation.")
+]
+Snapshots = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Keep this many models of every trial too, spread over its training.")
+]
+PerGPU = Annotated[
+    str,
+    typer.Option("--per-gpu", metavar="N|auto", help="Trials side by side on a GPU; auto: as fit, up to 4."),
+]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="On a GPU: the same bits every time, at some cost.")
+]
 EngineNamed = Annotated[
     Engine, typer.Option("--engine", help="Processes on this machine, or Ray: pip install 'domainwise[ray]'.")
 ]

@@ -28,6 +28,7 @@ def run(
     precision: o.Precision = None,
     no_compile: o.NoCompile = False,
     no_capture: o.NoCapture = False,
+    deterministic: o.Deterministic = False,
     threads: o.Threads = None,
     format: o.TableFormat = o.Format.table,
     quiet: o.Quiet = False,
@@ -35,6 +36,7 @@ def run(
     skip_corrupt: o.SkipCorrupt = False,
     retry_failed: o.RetryFailed = False,
     keep: o.Keep = o.Kept.best,
+    snapshots: o.Snapshots = 0,
     timeout: o.Timeout = None,
 ) -> None:
     """Run one trial: one algorithm, one target, one seed."""
@@ -56,6 +58,17 @@ def run(
         output=output,
         command="run",
     )
-    fast, best = Fast(not no_compile, not no_capture), keep == o.Kept.best
-    job = Job(comparison, device, threads, 1, quiet, format, retry_failed, fast, best, timeout)
+    job = Job(
+        comparison,
+        device,
+        threads,
+        None,
+        quiet,
+        format,
+        retry_failed,
+        Fast(not no_compile, not no_capture, deterministic),
+        keep.value,
+        timeout,
+        snapshots=snapshots,
+    )
     job.go(dry_run)

@@ -23,6 +23,7 @@ def surface(
     images: Annotated[int, typer.Option(min=1, help="Of a domain at most.")] = 1000,
     cache: o.Cache = None,
     device: o.Device = "cpu",
+    precision: o.Precision = None,
     threads: o.Threads = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with the trial too, for the report.")] = False,
     quiet: o.Quiet = False,
@@ -31,13 +32,15 @@ def surface(
     import sys
 
     from domainwise.analysis.landscape import surface as losses_on_plane
+    from domainwise.cli.pace import pace
     from domainwise.cli.trained import trained
     from domainwise.report.surfaces import picture
     from domainwise.report.svg import as_file
 
-    task = trained(run, data, cache, device=device, threads=threads, images=images, quiet=quiet)
+    task = trained(run, data, cache, device=device, precision=precision, threads=threads, images=images, quiet=quiet)
     names = [name.strip() for name in domains.split(",")] if domains else None
-    found = losses_on_plane(task, domains=names, points=points, margin=margin, steps=steps, lr=lr)
+    with pace("points of the plane", quiet=quiet) as tick:
+        found = losses_on_plane(task, domains=names, points=points, margin=margin, steps=steps, lr=lr, tick=tick)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(as_file(picture(found)), encoding="utf-8")
     if keep:

@@ -35,14 +35,17 @@ def sweep(
     precision: o.Precision = None,
     no_compile: o.NoCompile = False,
     no_capture: o.NoCapture = False,
+    deterministic: o.Deterministic = False,
     threads: o.Threads = None,
     processes: o.Processes = None,
+    per_gpu: o.PerGPU = "auto",
     format: o.TableFormat = o.Format.table,
     quiet: o.Quiet = False,
     dry_run: o.DryRun = False,
     skip_corrupt: o.SkipCorrupt = False,
     retry_failed: o.RetryFailed = False,
     keep: o.Keep = o.Kept.none,
+    snapshots: o.Snapshots = 0,
     timeout: o.Timeout = None,
     engine: o.EngineNamed = o.Engine.local,
     address: o.Address = None,
@@ -50,7 +53,7 @@ def sweep(
     """Compare with hyperparameters searched at random: of every seed and target the draw that validates best counts."""
     from domainwise.api import prepare
     from domainwise.capture import Fast
-    from domainwise.cli.job import Job, device_named
+    from domainwise.cli.job import Job, device_named, many
     from domainwise.cli.reading import Ask, read
 
     device = device_named(device)
@@ -66,6 +69,20 @@ def sweep(
         draws=draws,
         output=output,
     )
-    fast, best = Fast(not no_compile, not no_capture), keep == o.Kept.best
-    job = Job(comparison, device, threads, processes, quiet, format, retry_failed, fast, best, timeout, engine, address)
+    job = Job(
+        comparison,
+        device,
+        threads,
+        processes,
+        quiet,
+        format,
+        retry_failed,
+        Fast(not no_compile, not no_capture, deterministic),
+        keep.value,
+        timeout,
+        snapshots=snapshots,
+        per_gpu=many(per_gpu),
+        engine=engine,
+        address=address,
+    )
     job.go(dry_run)

@@ -10,7 +10,15 @@ if TYPE_CHECKING:
 
 
 def trained(
-    run: Path, data: str, cache: Path | None, *, device: str, threads: int | None, images: int, quiet: bool
+    run: Path,
+    data: str,
+    cache: Path | None,
+    *,
+    device: str,
+    precision: str | None,
+    threads: int | None,
+    images: int,
+    quiet: bool,
 ) -> Task:
     import torch
 
@@ -25,4 +33,4 @@ def trained(
     model = load(run, device=device)
     trial = Trial.from_json(model.config["trial"])
     opened, _ = read(data, Ask(size=trial.input_size, device=device), cache, False, quiet)
-    return task(model, opened, images)
+    return task(model, opened, images, precision=precision)

@@ -37,7 +37,14 @@ class Params:
         return len(self.box)
 
     def to(self, device: torch.device) -> Params:
-        return Params(*(getattr(self, field.name).to(device, non_blocking=True) for field in fields(self)))
+        """To a GPU in one copy that is not waited for; all that is in it are small whole numbers and factors."""
+        own = [getattr(self, field.name) for field in fields(self)]
+        if device.type == self.box.device.type:
+            return self
+        columns = [tensor.view(len(self), -1).float() for tensor in own]
+        table = torch.cat(columns, 1).pin_memory().to(device, non_blocking=True)
+        pieces = torch.split(table, [column.shape[1] for column in columns], 1)
+        return Params(*(piece.view(old.shape).to(old.dtype) for piece, old in zip(pieces, own, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -22,19 +24,50 @@ EVALUATION_BATCH = 256
 
 
 class Rows:
-    """Some rows of an array: on a GPU they are there if it has room; otherwise they are looked up where they lie."""
+    """Some rows of an array: on a GPU the array is there if it has room; otherwise they are looked up where they lie.
+
+    However many trials a process runs at once, an array is on a GPU only once.
+    """
 
     def __init__(self, array: Images, rows: Indices, device: str, on_host: bool) -> None:
-        self.device = device
-        self.rows = torch.from_numpy(rows) if on_host else None
-        self.array = torch.from_numpy(array) if on_host else torch.from_numpy(array[rows]).to(device)
+        self.device, self.source = device, array
+        self.array = torch.from_numpy(array) if on_host else _brought(array, device)
+        self.rows = torch.from_numpy(rows).to(self.array.device)
 
-    def __getitem__(self, chosen: Tensor) -> Tensor:
-        if self.rows is None:
-            return self.array[chosen.to(self.array.device, non_blocking=True)]
-        found = self.array[self.rows[chosen]]
+    def __getitem__(self, chosen: Chosen) -> Tensor:
+        found = self.array[self.rows[chosen.there if self.array.is_cuda else chosen.here]]
         # The host runs ahead of the device, so that this copy happens during the update before.
-        return found if self.device == "cpu" else found.pin_memory().to(self.device, non_blocking=True)
+        return found if found.is_cuda or self.device == "cpu" else found.pin_memory().to(self.device, non_blocking=True)
+
+
+class Chosen(NamedTuple):
+    """Which images of a part."""
+
+    here: Tensor  # on the host
+    there: Tensor  # the same on the device
+
+    @classmethod
+    def of(cls, rows: Sequence[Tensor], device: str) -> list[Chosen]:
+        """Taken there in one copy that is not waited for."""
+        if torch.device(device).type == "cpu":
+            return [cls(chosen, chosen) for chosen in rows]
+        moved = torch.cat(list(rows)).pin_memory().to(device, non_blocking=True)
+        return [cls(*both) for both in zip(rows, torch.split(moved, [len(chosen) for chosen in rows]), strict=True)]
+
+
+_lock = threading.Lock()
+_on_device: WeakValueDictionary[tuple[int, str], Tensor] = WeakValueDictionary()
+
+
+def _brought(array: Images, device: str) -> Tensor:
+    """Arrays are known by their identity, which is theirs for as long as some rows hold both array and tensor."""
+    with _lock:
+        found = _on_device.get((id(array), device))
+        if found is None:
+            _on_device[id(array), device] = found = torch.from_numpy(array).to(device)
+            if found.is_cuda:  # trials on other streams use it too
+                torch.cuda.current_stream(device).synchronize()
+        return found
 
 
 def has_room(data: Domains, device: str, share: float = 0.6) -> bool:
@@ -42,7 +75,8 @@ def has_room(data: Domains, device: str, share: float = 0.6) -> bool:
     if torch.device(device).type == "cpu":
         return False
     free, _ = torch.cuda.mem_get_info(device)
-    return sum(d.images.nbytes + (0 if d.evaluation is None else d.evaluation.nbytes) for d in data) < share * free
+    arrays = [array for domain in data for array in (domain.images, domain.evaluation) if array is not None]
+    return sum(array.nbytes for array in arrays if (id(array), device) not in _on_device) < share * free
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,47 +128,47 @@ class Inputs:
         mean: Sequence[float] = (0.0,),
         std: Sequence[float] = (1.0,),
         *,
-        compile: bool = False,
+        compiler: Callable[[Any], Any] = lambda function: function,
     ) -> None:
         self.recipe: Augmentation = augmentation(recipe, size, mean, std)
         # For minibatches, which have one shape; the batches of an evaluation have many.
-        self.apply = torch.compile(self.recipe.apply, dynamic=False) if compile else self.recipe.apply
+        self.apply = compiler(self.recipe.apply)
         self.random = recipe != "none"
 
-    def training(self, parts: Sequence[Part], chosen: Sequence[Tensor], generator: torch.Generator) -> Tensor:
+    def training(self, parts: Sequence[Part], chosen: Sequence[Chosen], generator: torch.Generator) -> Tensor:
         """The chosen images of several parts as one batch."""
         return self._augmented(parts, chosen, generator, self.apply)
 
-    def validation(self, part: Part, rows: Tensor, generator: torch.Generator) -> Tensor:
+    def validation(self, part: Part, rows: Chosen, generator: torch.Generator) -> Tensor:
         """Augmented as in training."""
         return self._augmented([part], [rows], generator, self.recipe.apply)
 
     def _augmented(
         self,
         parts: Sequence[Part],
-        chosen: Sequence[Tensor],
+        chosen: Sequence[Chosen],
         generator: torch.Generator,
         apply: Callable[[Tensor, Params], Tensor],
     ) -> Tensor:
         if not self.random:
             return self.recipe.plain(torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)]))
-        shapes = torch.cat([part.shapes[rows] for part, rows in zip(parts, chosen, strict=True)])
+        shapes = torch.cat([part.shapes[rows.here] for part, rows in zip(parts, chosen, strict=True)])
         params = self.recipe.parameters(len(shapes), shapes, generator)
         if parts[0].domain.originals is not None:
             return self.recipe.ragged(_originals(parts, chosen), params).to(parts[0].device)
         images = torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)])
         return apply(images, params.to(images.device))
 
-    def plain(self, part: Part, rows: Tensor) -> Tensor:
+    def plain(self, part: Part, rows: Chosen) -> Tensor:
         return self.recipe.plain(part.evaluation[rows])
 
 
-def _originals(parts: Sequence[Part], chosen: Sequence[Tensor]) -> list[Tensor]:
+def _originals(parts: Sequence[Part], chosen: Sequence[Chosen]) -> list[Tensor]:
     return [
         torch.from_numpy(part.domain.originals[int(part.rows[row])])
         for part, rows in zip(parts, chosen, strict=True)
         if part.domain.originals is not None
-        for row in rows
+        for row in rows.here
     ]
 
 
@@ -163,14 +197,10 @@ class Feed:
         """One minibatch per domain, or a list of ``times`` of them per domain where that is above one."""
         drawn = [self._choose(i) for i in range(len(self.parts)) for _ in range(times)]
         pieces = [piece for minibatch in drawn for piece in minibatch]
-        parts, rows = [self.parts[i] for i, _ in pieces], [chosen for _, chosen in pieces]
+        parts = [self.parts[i] for i, _ in pieces]
+        rows = Chosen.of([chosen for _, chosen in pieces], parts[0].device)
         x = self.inputs.training(parts, rows, self.augmenting)
-        y = torch.cat(
-            [
-                part.labels[chosen.to(part.labels.device, non_blocking=True)]
-                for part, chosen in zip(parts, rows, strict=True)
-            ]
-        )
+        y = torch.cat([part.labels[chosen.there] for part, chosen in zip(parts, rows, strict=True)])
         batches = list(zip(torch.split(x, self.batch), torch.split(y, self.batch), strict=True))
         return batches if times == 1 else [batches[i : i + times] for i in range(0, len(batches), times)]
 
@@ -203,6 +233,6 @@ class Feed:
 def batches(part: Part, inputs: Inputs, generator: torch.Generator | None = None) -> Iterator[Batch]:
     """A part from start to end, to evaluate; with a generator the images are augmented as in training."""
     for start in range(0, len(part), EVALUATION_BATCH):
-        rows = torch.arange(start, min(start + EVALUATION_BATCH, len(part)))
+        (rows,) = Chosen.of([torch.arange(start, min(start + EVALUATION_BATCH, len(part)))], part.device)
         x = inputs.plain(part, rows) if generator is None else inputs.validation(part, rows, generator)
         yield x, part.labels[start : start + EVALUATION_BATCH]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from domainwise.records import publish
+from domainwise.report import courses
+from domainwise.report.figures import CURVES, Style, styles
 from domainwise.report.grid import Grid, accuracy
+from domainwise.report.paired import sentences
+from domainwise.report.svg import Panel
 from domainwise.report.tables import standard_error
-from domainwise.results import Outcome
 
 FILE = "balance.json"
 COLUMNS = {
@@ -19,33 +25,117 @@ COLUMNS = {
     "angle": "angle of gradients, °",
     "gain": "loss saved at the centroid",
 }
+RELATIONS = {
+    "off_centroid": "is nearer the centroid than",
+    "variation": "is at more equal distances from the experts than",
+}
+
+Found = Mapping[str, Any]  # the measures of the selected model, and in "along" those of every snapshot
 
 
 @dataclass(frozen=True)
-class Balanced:
+class Measured:
+    """One trial. What it found may lack the selected model or the snapshots."""
+
+    algorithm: str
+    target: str
+    seed: int
+    found: Found
+
+    @property
+    def along(self) -> Sequence[Found]:
+        return self.found.get("along") or []
+
+
+@dataclass(frozen=True)
+class Row:
     algorithm: str
     trials: int
     cells: Sequence[tuple[str, str]]  # mean, standard error over trials
 
 
-def balanced(grid: Grid) -> list[Balanced]:
-    """A row for every algorithm with trials that were measured; averaged models were not."""
-    found = {
-        name: [one for group in groups.values() for outcome in group.values() if (one := _read(outcome)) is not None]
-        for name, groups in grid.items()
-    }
-    return [Balanced(name, len(own), [_cell(own, key) for key in COLUMNS]) for name, own in found.items() if own]
+@dataclass(frozen=True)
+class Section:
+    names: Sequence[str]
+    rows: Sequence[Row]
+    sentences: Sequence[str]
+    legend: Mapping[str, Style]
+    panels: Sequence[Panel]
 
 
-def _read(outcome: Outcome) -> Mapping[str, Any] | None:
-    file = outcome.folder / FILE
-    if outcome.averaged or accuracy(outcome) is None or not file.is_file():
+def section(grid: Grid) -> Section | None:
+    """What a page shows, if any trial of the grid was measured."""
+    trials = _measured(grid)
+    if not trials:
         return None
-    found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
+    course = dict(list(courses.gathered(trials).items())[:CURVES])
+    return Section(
+        list(COLUMNS.values()), rows(trials), compared(trials), styles(course), courses.panels(course) if course else []
+    )
 
 
-def _cell(own: Sequence[Mapping[str, Any]], key: str) -> tuple[str, str]:
-    values = [one[key] for one in own if one[key] is not None]
-    error = standard_error(values)
-    return f"{fmean(values):.3g}" if values else "\N{EN DASH}", "" if error is None else f"{error:.1g}"
+def rows(trials: Sequence[Measured]) -> list[Row]:
+    """One for every algorithm, of its selected models."""
+    return [
+        Row(name, len(own), [cell([one[key] for one in own]) for key in COLUMNS])
+        for name in dict.fromkeys(trial.algorithm for trial in trials)
+        if (own := [one.found for one in trials if one.algorithm == name and _selected(one)])
+    ]
+
+
+def compared(trials: Sequence[Measured]) -> list[str]:
+    """Sentences about every two algorithms: their selected models, then all along training."""
+    said = []
+    for key, relation in RELATIONS.items():
+        said += sentences(_values(trials, partial(_at_selected, key)), relation)
+    for key, relation in RELATIONS.items():
+        said += [f"Over all snapshots, {said}" for said in sentences(_values(trials, partial(_along, key)), relation)]
+    return said
+
+
+def keep(folder: Path, found: Found) -> None:
+    """With a trial. Snapshots that were measured the same way before stay where they are not measured again."""
+    file = folder / FILE
+    before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    same = all(before.get(key) == found[key] for key in ("steps", "lr"))
+    publish(file, {**({"along": before["along"]} if same and "along" in before else {}), **found})
+
+
+def cell(values: Sequence[float | None]) -> tuple[str, str]:
+    """The mean of those that are numbers, and its standard error."""
+    known = [value for value in values if value is not None]
+    error = standard_error(known)
+    return f"{fmean(known):.3g}" if known else "\N{EN DASH}", "" if error is None else f"{error:.1g}"
+
+
+def _selected(trial: Measured) -> bool:
+    return "variation" in trial.found
+
+
+def _at_selected(key: str, trial: Measured) -> float | None:
+    return trial.found.get(key)
+
+
+def _along(key: str, trial: Measured) -> float | None:
+    values = [place[key] for place in trial.along]
+    return fmean(values) if values and None not in values else None
+
+
+def _values(trials: Sequence[Measured], value: Callable[[Measured], float | None]) -> dict[str, dict[Hashable, float]]:
+    """By algorithm, then by target and seed; several trials of a search count as their mean."""
+    gathered: dict[str, dict[Hashable, list[float]]] = {}
+    for one in trials:
+        if (known := value(one)) is not None:
+            gathered.setdefault(one.algorithm, {}).setdefault((one.target, one.seed), []).append(known)
+    return {name: {key: fmean(found) for key, found in own.items()} for name, own in gathered.items()}
+
+
+def _measured(grid: Grid) -> list[Measured]:
+    """Averaged models were not."""
+    return [
+        Measured(name, target, seed, json.loads(file.read_text(encoding="utf-8")))
+        for name, groups in grid.items()
+        for target, group in groups.items()
+        for seed, outcome in group.items()
+        if not outcome.averaged and accuracy(outcome) is not None and (file := outcome.folder / FILE).is_file()
+    ]

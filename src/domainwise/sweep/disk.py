@@ -25,7 +25,7 @@ class Disk(NamedTuple):
     afterwards: int  # by the models that are kept
 
 
-def disk_needed(trial: Trial, data: Domains, *, keep: Keep | bool = "best", snapshots: int = 0) -> Disk:
+def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: int = 0) -> Disk:
     """By one trial, judging from its network, which is made and thrown away."""
     algorithm = algorithm_of(trial)
     with torch.random.fork_rng(devices=[]):

@@ -12,10 +12,13 @@ import torch
 
 from domainwise.capture import Fast
 from domainwise.data.domains import Domains
+from domainwise.keeper import Keep
 from domainwise.sweep.claims import Claims
-from domainwise.sweep.execute import Watch
-from domainwise.sweep.folder import ended
-from domainwise.sweep.pack import run_packed
+from domainwise.sweep.execute import DeviceLost, Watch, result_of
+from domainwise.sweep.folder import ended, failed
+from domainwise.sweep.given import Place
+from domainwise.sweep.how import How
+from domainwise.sweep.pack import Many
 from domainwise.sweep.processes import Processes
 from domainwise.sweep.work import work
 from domainwise.trial import Trial
@@ -35,27 +38,40 @@ class Runs(Protocol):
 
 @dataclass(frozen=True)
 class Engine:
-    """How trials are run: one by one, in processes on a CPU, or side by side in one process on a GPU.
+    """How trials are run: one by one here, in processes on a CPU, or several side by side in one process for each GPU.
 
-    Threads are per process, and 1 gives the same numbers whatever else is going on. With a timeout every trial is in a
-    process that can be ended.
+    Threads are per process, and 1 gives the same numbers whatever else is going on. Where there are several trials for
+    a GPU, or a timeout, they are in processes of their own: those can be ended, and a device error ends only them.
     """
 
-    processes: int = 1
+    processes: int = 1  # on a CPU
     threads: int = 1
-    device: str = "cpu"
+    device: str = "cpu"  # "cuda" is all GPUs
     fast: Fast = Fast()
-    keep: bool = True
+    keep: Keep = "best"
     timeout: float | None = None
+    snapshots: int = 0
+    per_gpu: Many = 1
+
+    @property
+    def places(self) -> list[Place]:
+        if torch.device(self.device).type == "cpu":
+            return [Place(self._how(self.device), 1, self.threads)] * self.processes
+        one = torch.device(self.device).index is not None
+        devices = [self.device] if one else [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        return [Place(self._how(device), self.per_gpu, self.threads) for device in devices]
+
+    @property
+    def at_once(self) -> int:
+        return sum(place.most for place in self.places)
 
     def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         run_shared(trials, folder, watch, lambda free, hear: self._some(free, data, folder, hear))
 
     def _some(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
-        if self.timeout is not None or (self.device == "cpu" and self.processes > 1 and len(trials) > 1):
-            Processes(self, data, folder, watch).run(trials)
-        elif self.processes > 1 and len(trials) > 1:
-            self._packed(trials, data, folder, watch)
+        on_gpu = torch.device(self.device).type != "cpu"
+        if self.timeout is not None or (len(trials) > 1 and (on_gpu or self.processes > 1)):
+            Processes(self.places, data, folder, watch, self.timeout).run(trials)
         else:
             self._here(trials, data, folder, watch)
 
@@ -64,18 +80,18 @@ class Engine:
         torch.set_num_threads(self.threads)
         try:
             for trial in trials:
-                watch(trial, work(trial, data, folder, device=self.device, fast=self.fast, keep=self.keep, watch=watch))
+                watch(trial, self._one(trial, data, folder, watch))
         finally:
             torch.set_num_threads(before)
 
-    def _packed(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
-        """Those that draw random numbers while they train would disturb each other, and run by themselves."""
-        together = [trial for trial in trials if not trial.dropout]
-        run_packed(
-            together, data, folder, at_once=self.processes, device=self.device, fast=self.fast, keep=self.keep,
-            watch=watch,
-        )  # fmt: skip
-        self._here([trial for trial in trials if trial.dropout], data, folder, watch)
+    def _one(self, trial: Trial, data: Domains, folder: Path, watch: Watch) -> dict[str, Any]:
+        try:
+            return work(trial, data, folder, self._how(self.device), watch)
+        except DeviceLost as error:
+            return {"result": failed(folder, trial, result_of(trial, "failed", str(error), 0, [], 0.0, self.device))}
+
+    def _how(self, device: str) -> How:
+        return How(device, self.fast, self.keep, self.snapshots)
 
 
 def run_shared(

@@ -40,7 +40,7 @@ def execute(
     *,
     device: str = "cpu",
     fast: Fast = Fast(),  # noqa: B008  frozen
-    keep: Keep | bool = "best",
+    keep: Keep = "best",
     snapshots: int = 0,
     checkpoint_every: int | None = None,
     watch: Watch = lambda trial, event: None,
@@ -75,6 +75,13 @@ def execute(
         ) from error
 
 
+class DeviceLost(RuntimeError):  # noqa: N818  what has happened, to whom there is nothing to say
+    """Nothing can be run on the device any more in this process; whose work did that is not known.
+
+    Nothing is published: in another process, the trial goes on from its checkpoint.
+    """
+
+
 class Ending(NamedTuple):
     status: str
     message: str
@@ -100,6 +107,8 @@ class Attempt:
             self._train(data, fast)
         except Diverged as error:
             return Ending("diverged", str(error), error.step)
+        except torch.AcceleratorError as error:
+            raise DeviceLost(f"the device can no longer be used: {str(error).splitlines()[0]}") from error
         except Exception as error:
             if isinstance(error, OSError) and error.errno in NOT_THE_TRIALS_FAULT:
                 raise

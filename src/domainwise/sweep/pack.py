@@ -3,64 +3,134 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 
-from domainwise.capture import Fast, arithmetic_units
-from domainwise.checkpoint import listening
+from domainwise.checkpoint import ask_to_stop, listening
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.sweep.execute import Watch
+from domainwise.sweep.how import How
 from domainwise.sweep.work import work
 from domainwise.trial import Trial
+from domainwise.turns import one_thread
+
+Many = int | Literal["auto"]
+
+AT_MOST = 4  # of "auto": more of them do not make a large GPU faster (docs/performance.md)
+SETTLED = 10  # updates after which a trial has taken all the memory it will take
+SPARED = 0.2  # of the memory that is free then, for evaluations and for others
 
 
 def run_packed(
-    trials: Sequence[Trial],
+    trials: Iterable[Trial | None],
     data: Domains,
     folder: Path,
     *,
-    at_once: int = 4,
-    device: str = "cuda",
-    fast: Fast = Fast(),  # noqa: B008  frozen
-    keep: bool = True,
+    at_once: Many = 4,
+    how: How = How(device="cuda"),  # noqa: B008  frozen
     watch: Watch = lambda trial, event: None,
 ) -> None:
     """Run trials in threads of this process, ``at_once`` of them side by side, each on a stream of its own.
 
-    Each comes out as it would alone, and what goes wrong in one ends only that one. Trials that draw from torch's
-    global generator while they train (dropout) would disturb each other and are refused.
+    Each comes out as it would alone, and what goes wrong in one ends only that one. "auto" is as many as fit into the
+    memory, judging from the first one. Trials that draw from torch's global generator while they train (dropout) would
+    disturb each other and are refused.
     """
-    if any(trial.dropout for trial in trials) and at_once > 1:
+    waiting, room, lock = Waiting(trials, alone=at_once == 1), Room(at_once, how.device), threading.Lock()
+    errors: list[BaseException] = []
+
+    def tell(trial: Trial, event: dict[str, Any]) -> None:
+        room.heard(event)
+        with lock:
+            watch(trial, event)
+
+    def keep_running(place: int) -> None:
+        try:
+            with own_stream(how.device):
+                if room.admits(place):
+                    for trial in waiting:
+                        tell(trial, work(trial, data, folder, how, tell))
+        except BaseException as error:  # not of a trial, which would be its result: a full disk, a device that is lost
+            errors.append(error)
+            waiting.closed = True
+            ask_to_stop()
+            room.known.set()
+
+    with listening(), one_thread() if room.most > 1 else nullcontext():
+        threads = [threading.Thread(target=keep_running, args=(place,), daemon=True) for place in range(1, room.most)]
+        for thread in threads:
+            thread.start()
+        keep_running(0)
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+
+
+def own_stream(device: str) -> AbstractContextManager[object]:
+    if torch.device(device).type != "cuda":
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+
+
+class Waiting(Iterator[Trial]):
+    """One trial for each who asks, in turn. None among them means that there is none yet."""
+
+    def __init__(self, trials: Iterable[Trial | None], alone: bool) -> None:
+        if isinstance(trials, Sequence) and not alone:
+            check(trials)
+        self.trials, self.lock, self.closed = iter(trials), threading.Lock(), False
+
+    def __next__(self) -> Trial:
+        with self.lock:
+            while not self.closed:
+                trial = next(self.trials)
+                if trial is not None:
+                    return trial
+        raise StopIteration
+
+
+def check(trials: Sequence[Trial]) -> None:
+    """That they can share a process."""
+    if any(trial.dropout for trial in trials):
         raise InputError(
             "trials with dropout cannot share a process: their random numbers would mix; run them one by one"
         )
     if len({trial.precision for trial in trials}) > 1:
         raise InputError("trials of different precision cannot share a process, which has one setting for all")
-    waiting, lock = deque(trials), threading.Lock()
 
-    def tell(trial: Trial, event: dict[str, object]) -> None:
-        with lock:
-            watch(trial, event)
 
-    def in_turn() -> None:
-        on_gpu = torch.device(device).type == "cuda"
-        stream = torch.cuda.Stream(device) if on_gpu else None  # type: ignore[no-untyped-call]
-        with torch.cuda.stream(stream) if on_gpu else nullcontext():
-            while True:
-                with lock:
-                    if not waiting:
-                        return
-                    trial = waiting.popleft()
-                tell(trial, work(trial, data, folder, device=device, fast=fast, keep=keep, watch=tell))
+class Room:
+    """How many may run at once; with "auto" only one, until it is known how much memory that takes."""
 
-    threads = [threading.Thread(target=in_turn, daemon=True) for _ in range(min(at_once, len(trials)))]
-    with listening(), arithmetic_units(trials[0].precision) if trials else nullcontext():
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    def __init__(self, at_once: Many, device: str) -> None:
+        self.device, self.most = device, AT_MOST if at_once == "auto" else at_once
+        self.known, self.admitted = threading.Event(), self.most
+        if at_once == "auto":
+            self.before = self._free()
+        else:
+            self.known.set()
+
+    def admits(self, place: int) -> bool:
+        if place:
+            self.known.wait()
+        return place < self.admitted
+
+    def heard(self, event: dict[str, Any]) -> None:
+        if not self.known.is_set() and (event.get("step", 0) >= SETTLED or "result" in event or "taken" in event):
+            self.admitted = fitting(self.before, self._free(), self.most)
+            self.known.set()
+
+    def _free(self) -> int:
+        return torch.cuda.mem_get_info(self.device)[0] if torch.device(self.device).type == "cuda" else 0
+
+
+def fitting(before: int, after: int, most: int) -> int:
+    """How many trials fit, from the bytes that were free before the first and while it runs."""
+    taken = before - after
+    return most if taken <= 0 else min(most, 1 + int((1 - SPARED) * after / taken))

@@ -12,18 +12,20 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from domainwise.capture import Fast
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.keeper import Keep
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.engine import run_shared
 from domainwise.sweep.execute import Watch, result_of
 from domainwise.sweep.folder import failed, is_ours
+from domainwise.sweep.how import How
 from domainwise.trial import Trial
 
 RETRIES = 3  # of a trial whose process or node has died
@@ -39,8 +41,10 @@ class RayEngine:
     threads: int = 1
     device: str = "cpu"
     fast: Fast = Fast()
-    keep: bool = True
+    keep: Keep = "best"
     timeout: float | None = None
+    snapshots: int = 0
+    per_gpu: int | Literal["auto"] = 1
 
     def __post_init__(self) -> None:
         if find_spec("ray") is None:
@@ -75,10 +79,12 @@ class RayEngine:
     def _some(self, trials: Sequence[Trial], parked: Path, folder: Path, watch: Watch) -> None:
         import ray
 
-        gpus = {} if self.device == "cpu" else {"num_gpus": 1}
+        share = 1 if self.per_gpu == "auto" else 1 / self.per_gpu  # here every trial is a process of its own
+        gpus = {} if self.device == "cpu" else {"num_gpus": share}
         task = ray.remote(max_retries=RETRIES, num_cpus=self.threads, **gpus)(attend)
-        how = {"device": self.device, "fast": asdict(self.fast), "keep": self.keep, "threads": self.threads}
-        running = {task.remote(trial.to_json(), str(parked), str(folder), how, self.timeout): trial for trial in trials}
+        how = How(self.device, self.fast, self.keep, self.snapshots).to_json()
+        terms = (str(parked), str(folder), how, self.threads, self.timeout)
+        running = {task.remote(trial.to_json(), *terms): trial for trial in trials}
         while running:
             done, _ = ray.wait(list(running), num_returns=1)
             for one in done:
@@ -97,7 +103,9 @@ class RayEngine:
         return event
 
 
-def attend(settings: dict[str, Any], parked: str, folder: str, how: dict[str, Any], timeout: float | None) -> Any:
+def attend(
+    settings: dict[str, Any], parked: str, folder: str, how: dict[str, Any], threads: int, timeout: float | None
+) -> Any:
     """One trial, on whichever node Ray has chosen. Anything that is wrong with the node is a sentence."""
     import torch
 
@@ -117,12 +125,9 @@ def attend(settings: dict[str, Any], parked: str, folder: str, how: dict[str, An
         return {"unreachable": f"{sentence} nodes see (--cache), or the same path on each of them"}
     trial = Trial.from_json(settings)
     Claims(output).free(trial.id)  # this may be the second attempt, after a process that is no more
-    torch.set_num_threads(how["threads"])
+    torch.set_num_threads(threads)
     with limited(trial, output, how["device"], timeout):
-        return work(
-            trial, data, output, device=how["device"], fast=Fast(**how["fast"]), keep=how["keep"],
-            watch=lambda trial, event: None,
-        )  # fmt: skip
+        return work(trial, data, output, How.from_json(how), lambda trial, event: None)
 
 
 @contextmanager

@@ -6,17 +6,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from domainwise.capture import Fast
 from domainwise.data.domains import Domains
 from domainwise.sweep.claims import Claim, Lost
 from domainwise.sweep.execute import Watch, execute
 from domainwise.sweep.folder import ended
+from domainwise.sweep.how import How
 from domainwise.trial import Trial
 
 
-def work(
-    trial: Trial, data: Domains, folder: Path, *, device: str, fast: Fast, keep: bool, watch: Watch
-) -> dict[str, Any]:
+def work(trial: Trial, data: Domains, folder: Path, how: How, watch: Watch) -> dict[str, Any]:
     """Run a trial unless it has ended already, or another process is at it.
 
     Returns an event: {"result": ...}, with "elsewhere" where another process came to it; or {"taken": True}.
@@ -36,5 +34,5 @@ def work(
             return {"result": result, "elsewhere": True}
         watch(trial, {"step": 0})
         with suppress(Lost):
-            return {"result": execute(trial, data, path, device=device, fast=fast, keep=keep, watch=listen)}
+            return {"result": execute(trial, data, path, **vars(how), watch=listen)}
     return {"taken": True}

@@ -9,34 +9,45 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from domainwise.capture import Fast
+from domainwise.checkpoint import stop_requested
 from domainwise.data.domains import Domains
-from domainwise.sweep.processes import GRACE
-from domainwise.sweep.work import work
+from domainwise.sweep.given import GRACE
+from domainwise.sweep.how import How
+from domainwise.sweep.pack import Many, run_packed
 from domainwise.trial import Trial
 
+LOOK = 0.2  # seconds between two looks at whether to stop
 
-def main(parked: str, folder: str, device: str, fast: str, keep: str, threads: str) -> None:
+
+def main(parked: str, folder: str, how: str, at_once: str, threads: str) -> None:
     torch.set_num_threads(int(threads))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     sys.stdout = sys.stderr  # what an algorithm prints must not end up among the answers
     given: queue.Queue[str] = queue.Queue()
     threading.Thread(target=listen, args=(given,), daemon=True).start()
     data = Domains.open(Path(parked))
-    how = {"device": device, "fast": Fast(**json.loads(fast)), "keep": json.loads(keep)}
 
     def answer(trial: Trial, event: dict[str, Any]) -> None:
-        answers.write(json.dumps(event) + "\n")
+        answers.write(json.dumps({"id": trial.id, **event}) + "\n")
         answers.flush()
 
-    while True:
-        trial = Trial.from_json(json.loads(given.get()))
-        answer(trial, work(trial, data, Path(folder), **how, watch=answer))
+    many: Many = "auto" if at_once == "auto" else int(at_once)
+    run_packed(trials(given), data, Path(folder), at_once=many, how=How.from_json(json.loads(how)), watch=answer)
+
+
+def trials(given: queue.Queue[str]) -> Iterator[Trial | None]:
+    """Until somebody asks to stop."""
+    while not stop_requested():
+        try:
+            yield Trial.from_json(json.loads(given.get(timeout=LOOK)))
+        except queue.Empty:
+            yield None
 
 
 def listen(given: queue.Queue[str]) -> None:

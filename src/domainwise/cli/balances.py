@@ -1,0 +1,80 @@
+"""What was measured of balance, as a terminal shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from domainwise.report import courses
+from domainwise.report.balance import COLUMNS, Measured, cell, compared, keep as keep, rows
+from domainwise.report.grid import label, ordered, target
+from domainwise.report.svg import as_file
+from domainwise.trial import Trial
+
+MEASURES = {
+    "variation": "variation of the distances to the experts",
+    "off_centroid": "distance to their mean",
+    "angle": "angle between gradients",
+    "gain": "loss saved at their mean",
+}
+
+
+def measured(trial: Trial, numbers: Mapping[str, Any]) -> Measured:
+    return Measured(label(trial), target(trial), trial.seed, numbers)
+
+
+def told(found: Sequence[Measured]) -> str:
+    found = [one for name in ordered(one.algorithm for one in found) for one in found if one.algorithm == name]
+    if len(found) == 1:
+        parts = [_alone(found[0].found)] if "variation" in found[0].found else []
+    else:
+        head = ["algorithm", "trials", *MEASURES.values()]
+        every = [[row.algorithm, str(row.trials), *map(_with_error, row.cells)] for row in rows(found)]
+        parts = [_aligned([head, *every])] if every else []
+    return "\n\n".join([*parts, *_stepwise(found), "\n".join(compared(found))]).strip()
+
+
+def draw(found: Sequence[Measured], output: Path) -> None:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(as_file(courses.picture(courses.gathered(found))), encoding="utf-8")
+
+
+def _alone(found: Mapping[str, Any]) -> str:
+    """Every source in a row: how far its expert is, and the losses at the model, at the expert, at the mean."""
+    head = ["domain", "distance", "loss at model", "at its expert", "at the mean"]
+    at_model, at_mean = found["at_model"], found["at_mean"]
+    every = [
+        [name, *map(_number, (far, at_model[name], found["at_experts"][name][name], at_mean[name]))]
+        for name, far in found["distances"].items()
+    ]
+    unseen = [name for name in at_model if name not in found["distances"]]
+    every += [[f"{name} (unseen)", "", _number(at_model[name]), "", _number(at_mean[name])] for name in unseen]
+    said = [f"{text}: {found[name]:.4g}" for name, text in MEASURES.items()]
+    return "\n".join([_aligned([head, *every]), "", *said])
+
+
+def _stepwise(found: Sequence[Measured]) -> list[str]:
+    """A row for every snapshot of an algorithm, at the steps that all its trials have."""
+    gathered = courses.gathered(found)
+    every = []
+    for name, own in gathered.items():
+        for step in sorted(set.intersection(*(set(course) for course in own))):
+            cells = [cell([course[step][key] for course in own]) for key in COLUMNS]
+            every.append([name, str(step), str(len(own)), *map(_with_error, cells)])
+    return [_aligned([["algorithm", "step", "trials", *MEASURES.values()], *every])] if every else []
+
+
+def _with_error(found: tuple[str, str]) -> str:
+    mean, error = found
+    return f"{mean} ± {error}" if error else mean
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}"
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = ("  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join(shown)

@@ -1,0 +1,130 @@
+"""A process that is given trials, as the one that gives them sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from domainwise.sweep.how import How
+from domainwise.sweep.pack import AT_MOST, Many
+from domainwise.trial import Trial
+
+GRACE = 10.0  # seconds for a trial to put itself aside when everything stops
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where trials run: a device, and how many of them at once."""
+
+    how: How
+    room: Many = 1
+    threads: int = 1
+
+    @property
+    def most(self) -> int:
+        return AT_MOST if self.room == "auto" else self.room
+
+
+@dataclass(eq=False)
+class Given:
+    """A trial on its way through the processes."""
+
+    trial: Trial
+    attempt: int = 1
+    deadline: float | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it needs a process to itself: to see whether it is to blame, or for its random numbers' sake."""
+        return self.attempt > 1 or self.trial.dropout > 0
+
+    def again(self, blamed: bool) -> Given:
+        return replace(self, attempt=self.attempt + blamed, deadline=None)
+
+
+class Worker:
+    """A process that is given lines of JSON and answers with lines of JSON."""
+
+    def __init__(
+        self, place: Place, parked: Path, folder: Path, heard: queue.Queue[Any], timeout: float | None
+    ) -> None:
+        self.place, self.timeout, self.waking = place, timeout, True
+        self.given: dict[str, Given] = {}
+        self.last_words = ""
+        self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in stop()
+        arguments = [parked, folder, json.dumps(place.how.to_json()), place.room, place.threads]
+        fixed = {"OMP_NUM_THREADS": str(place.threads), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "domainwise.sweep.worker", *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, **fixed},
+            start_new_session=os.name != "nt",  # Ctrl-C is ours to pass on
+        )
+        threading.Thread(target=self._listen, args=(heard,), daemon=True).start()
+
+    def takes(self, one: Given) -> bool:
+        """Whether there is room for it beside those that are here, and they get on with each other."""
+        others = self.given.values()
+        if not others:
+            return True
+        apart = one.alone or any(other.alone or other.trial.precision != one.trial.precision for other in others)
+        return len(others) < self.place.most and not apart
+
+    def give(self, one: Given) -> None:
+        self.given[one.trial.id] = one
+        if self.waking:  # a process that never comes up is overdue as well
+            self._set_deadline(one)
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has died: the listener says so
+            self.process.stdin.write(json.dumps(one.trial.to_json()) + "\n")
+            self.process.stdin.flush()
+
+    def alive(self, one: Given) -> None:
+        """The time of a trial counts from when it is first heard of."""
+        if self.waking:
+            self.waking = False
+            for other in self.given.values():
+                other.deadline = None
+        if one.deadline is None:
+            self._set_deadline(one)
+
+    def overdue(self) -> Given | None:
+        now = time.monotonic()
+        late = (one for one in self.given.values() if one.deadline is not None and now >= one.deadline)
+        return next(late, None)
+
+    def _set_deadline(self, one: Given) -> None:
+        one.deadline = None if self.timeout is None else time.monotonic() + self.timeout
+
+    def stop(self) -> None:
+        with suppress(OSError):
+            self.process.kill()
+        self.process.wait()
+        self.errors.seek(0)
+        lines = self.errors.read().strip().splitlines()
+        self.last_words = lines[-1] if lines else "it said nothing"
+        for pipe in (self.process.stdin, self.process.stdout, self.errors):
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+
+    def _listen(self, heard: queue.Queue[Any]) -> None:
+        assert self.process.stdout is not None
+        with suppress(ValueError, OSError):  # closed by stop()
+            for line in self.process.stdout:
+                heard.put((self, json.loads(line)))
+        heard.put((self, None))

@@ -1,0 +1,26 @@
+"""How a trial is run, which is no part of what it is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from domainwise.capture import Fast
+from domainwise.keeper import Keep
+
+
+@dataclass(frozen=True)
+class How:
+    """On which device, by which path, and which models stay: see :class:`~domainwise.keeper.Keeper`."""
+
+    device: str = "cpu"
+    fast: Fast = Fast()
+    keep: Keep = "best"
+    snapshots: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> How:
+        return cls(**{**content, "fast": Fast(**content["fast"])})
