@@ -56,7 +56,11 @@ class Making:
             return [TABLES[name].render(outcomes, self.wish)]
         if not found:
             return [figure4.render()] if name == "figure4" else []
-        return [*figure5.render(outcomes, self.wish)] if name == "figure5" else [_surface(name, *found[0])]
+        return (
+            [*figure5.render(outcomes, self.wish)]
+            if name == "figure5"
+            else [_surface(name, *found[0], self.ask.device)]
+        )
 
     def _wish(self, name: str) -> Wish:
         wanted = tuple(one for one in self.wish.algorithms if one in algorithms_of(name))
@@ -115,11 +119,13 @@ def _alone(name: str, wish: Wish) -> Page | Drawing:
     return figure1.render() if name == "figure1" else figure2.render()
 
 
-def _surface(name: str, data: Domains, outcomes: Sequence[Outcome]) -> Drawing:
+def _surface(name: str, data: Domains, outcomes: Sequence[Outcome], device: str) -> Drawing:
     (outcome,) = [one for one in outcomes if not one.averaged]
     if outcome.result["status"] != "finished":
         raise InputError(f"the model for {name} came to no good end: {outcome.result['message']}")
-    return figure3.render([outcome], data) if name == "figure3" else figure4.render(figure3.trained(outcome, data))
+    if name == "figure3":
+        return figure3.render([outcome], data, device=device)
+    return figure4.render(figure3.trained(outcome, data, device))
 
 
 def name_of(text: str) -> str:

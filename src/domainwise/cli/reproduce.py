@@ -88,7 +88,7 @@ def reproduce(
     making = Making(
         data or [], ask, preset, wish, output, (cache, skip_corrupt, quiet),
         lambda comparison, keep: Job(
-            comparison, device, threads, processes, quiet, format, retry_failed, fast, keep, timeout
+            comparison, device, threads, processes, quiet, format, retry_failed, fast, "best" if keep else "none", timeout
         ),
         dry_run,
     )  # fmt: skip

@@ -37,13 +37,15 @@ def trials(data: Domains, settings: Settings, wish: Wish, folder: Path) -> Compa
     return laid_out(chosen(ROWS, one, "figure 3"), data, settings, one, "none", folder)
 
 
-def trained(outcome: Outcome, data: Domains, images: int = 1000) -> Task:
-    return task(load(outcome.folder), data, images)
+def trained(outcome: Outcome, data: Domains, device: str = "cpu", images: int = 1000) -> Task:
+    return task(load(outcome.folder, device=device), data, images)
 
 
-def render(outcomes: Sequence[Outcome], data: Domains, *, points: int = 21, margin: float = 0.5) -> Drawing:
+def render(
+    outcomes: Sequence[Outcome], data: Domains, *, device: str = "cpu", points: int = 21, margin: float = 0.5
+) -> Drawing:
     (outcome,) = outcomes
-    found = surface(trained(outcome, data), points=points, margin=margin)
+    found = surface(trained(outcome, data, device), points=points, margin=margin)
     other, trial = stand_in(names_of(outcomes)), outcome.trial
     notes = (NOTE, f"The model is {trial.label} on {trial.data}, target {trial.targets[0]}, seed {trial.seed}.")
     title = f"{TITLE}: {other} stands in for the paper's data" if other else TITLE
