@@ -89,7 +89,7 @@ def test_all_of_it_without_data_is_what_the_paper_printed_and_what_is_computed(r
 
 
 def test_a_dry_run_names_every_trial_once_and_leaves_nothing(reproduce, tmp_path: Path) -> None:
-    code, out, _ = reproduce("all", "--data", "digits", "--seeds", 1, "--targets", "75", "--dry-run")
+    code, out, _ = reproduce("all", *DIGITS, "--dry-run")
     assert code == 0
     ids = [line.split()[0] for line in out.splitlines() if "target 75" in line]
     assert len(set(ids)) == 15 + 7 + 6 + 8  # tables 1, 2, 3 and figure 5; table 4 is among them

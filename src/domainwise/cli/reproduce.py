@@ -12,6 +12,8 @@ from domainwise.cli import options as o
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from domainwise.api import Comparison
+    from domainwise.keeper import Keep as Kept
     from domainwise.paper.drawings import Drawing
     from domainwise.paper.pages import Page
     from domainwise.paper.rows import Wish
@@ -85,13 +87,12 @@ def reproduce(
     device = device_named(device)
     ask = Ask("", network, weights, steps, batch, size, evaluate_every, False, precision, device, set)
     fast = Fast(not no_compile, not no_capture)
-    making = Making(
-        data or [], ask, preset, wish, output, (cache, skip_corrupt, quiet),
-        lambda comparison, keep: Job(
-            comparison, device, threads, processes, quiet, format, retry_failed, fast, "best" if keep else "none", timeout
-        ),
-        dry_run,
-    )  # fmt: skip
+
+    def job(comparison: Comparison, keep: bool) -> Job:
+        kept: Kept = "best" if keep else "none"
+        return Job(comparison, device, threads, processes, quiet, format, retry_failed, fast, kept, timeout)
+
+    making = Making(data or [], ask, preset, wish, output, (cache, skip_corrupt, quiet), job, dry_run)
     folder = (output or default_folder([name_of(text) for text in data or []])) / "reproduce"
     if not dry_run:
         ours(folder.parent)
