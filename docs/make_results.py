@@ -35,7 +35,7 @@ def page(folder: Path) -> str:
 
 def block(folder: Path) -> str:
     """The means over the four targets, for the README: of the settings with the most trials."""
-    found = _section(next(iter(opened(folder).values())), per_domain=False)
+    found, _ = _section(next(iter(opened(folder).values())), per_domain=False)
     return checkpoints(found).render("markdown") + "\nPer target, with tests: [docs/results.md](docs/results.md).\n"
 
 
@@ -45,19 +45,19 @@ def replaced(readme: str, made: str) -> str:
     return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{made}{END}", readme, flags=re.DOTALL)
 
 
-def _section(outcomes: Sequence[Outcome], *, per_domain: bool) -> Section:
-    """Table 4 where weights were averaged beside, else table 1; of either what was run."""
+def _section(outcomes: Sequence[Outcome], *, per_domain: bool) -> tuple[Section, Sequence[str]]:
+    """Table 4 where weights were averaged beside, else table 1; of either what was run, and what to keep in mind."""
     which = table4 if any(outcome.averaged for outcome in outcomes) else table1
-    (found,) = which.render(outcomes, Wish(per_domain=per_domain)).sections
-    return measured_only(found)
+    made = which.render(outcomes, Wish(per_domain=per_domain))
+    return measured_only(made.sections[0]), made.notes
 
 
 def _group(folder: Path, settings: str, outcomes: Sequence[Outcome]) -> list[str]:
-    found = _section(outcomes, per_domain=True)
-    parts = [f"## {settings or 'Settings'}\n", _about(folder, outcomes)]
-    parts += [f"### Accuracy {about}\n\n{table(found, view).render('markdown')}" for view, about in VIEWS.items()]
-    parts += [f"### Against the paper\n\n{claims(found).render('markdown')}" if found.tested() else ""]
-    return [*parts, "".join(f"{line}\n" for line in orderings(found))]
+    found, notes = _section(outcomes, per_domain=True)
+    parts = [f"## {settings or 'Settings'}\n", _about(folder, outcomes), *(f"{note}\n" for note in notes)]
+    parts += [f"### {view.capitalize()}: {VIEWS[view]}\n\n{table(found, view).render('markdown')}" for view in VIEWS]
+    parts += [f"### Against the paper\n\n{claims(found).render('markdown')}"] if found.tested() else []
+    return [*parts, *(f"{line}\n" for line in orderings(found))]
 
 
 def _about(folder: Path, outcomes: Sequence[Outcome]) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError, closest
-from domainwise.paper.columns import names_of, stand_in, title_of
+from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.measured import VIEWS
+from domainwise.paper.remarks import remarks
 from domainwise.paper.sentences import claims, orderings
 from domainwise.paper.side_by_side import Section, checkpoints, difference, table
 from domainwise.report.tables import Cell, Table
@@ -42,21 +43,11 @@ class Page:
         return list(files)
 
 
-def page(name: str, title: str, sections: Sequence[Section], outcomes: Sequence[Outcome], preset: str = "") -> Page:
-    """With what has to be kept in mind about data that stands in and settings that are not the paper's."""
+def page(name: str, title: str, sections: Sequence[Section], outcomes: Sequence[Outcome], preset: str) -> Page:
+    """With what has to be kept in mind about it."""
     other = stand_in(names_of(outcomes))
-    title = f"{title}: {title_of(other)} stands in for the paper's data" if other else title
-    return Page(name, title, tuple(sections), tuple(_notes(other, outcomes, preset)))
-
-
-def _notes(other: str, outcomes: Sequence[Outcome], preset: str) -> list[str]:
-    if other:
-        return [f"{other} stands in for the paper's data: the numbers are not comparable with the paper's."]
-    used = {origin for outcome in outcomes for origin in outcome.trial.origins.values()}
-    others = sorted(origin for origin in used if origin.startswith("preset ") and origin != f"preset {preset}")
-    if not preset or not others:
-        return []
-    return [f"Measured with {', '.join(others)}, where this table is meant for preset {preset}."]
+    title = f"{title}: {other} stands in for the paper's data" if other else title
+    return Page(name, title, tuple(sections), tuple(remarks(outcomes, preset)))
 
 
 def _tables(section: Section) -> list[Table]:
@@ -117,7 +108,7 @@ def as_csv(page: Page) -> str:
         cell, column, row = entry.cells[view][at], section.columns[at], entry.row
         about = [section.title, row.name, row.spec, row.average, column.title, view, entry.paper(column)]
         seen = [(cell.values or {}).get(seed) for seed in seeds]
-        gap = difference(cell, entry, column)
+        gap = difference(entry, at, column, view)
         writer.writerow([*about, cell.mean, cell.error, cell.n, gap, cell.note, *seen])
     return file.getvalue()
 
@@ -136,7 +127,7 @@ def _plain(section: Section) -> dict[str, Any]:
     rows = [
         {"name": entry.row.name, "algorithm": entry.row.spec, "average": entry.row.average, "cells": [
             {"column": column.title, "paper": entry.paper(column),
-             **{view: _numbers(entry.cells[view][at], difference(entry.cells[view][at], entry, column))
+             **{view: _numbers(entry.cells[view][at], difference(entry, at, column, view))
                 for view in VIEWS}}
             for at, column in enumerate(section.columns)]}
         for entry in section.entries

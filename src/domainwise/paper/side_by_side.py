@@ -120,8 +120,9 @@ def table(found: Section, view: str = "selected") -> Table:
             columns[f"{column.key}, paper"] = marked([_printed(entry.row, column.key) for entry in found.entries])
         if column.run:
             cells = marked([entry.cells[view][at] for entry in found.entries])
+            gaps = [difference(entry, at, column, view) for entry in found.entries]
             columns[column.title] = tuple(
-                _told(one, entry, column) for one, entry in zip(cells, found.entries, strict=True)
+                one if gap is None else replace(one, note=signed(gap)) for one, gap in zip(cells, gaps, strict=True)
             )
     return _table(found, columns, caption(found, view))
 
@@ -152,21 +153,16 @@ def _printed(row: Row, key: str) -> Cell:
     return Cell(None if number is None else number / 100, None if error is None else error / 100)
 
 
-def _told(one: Cell, entry: Entry, column: Column) -> Cell:
-    gap = difference(one, entry, column)
-    return one if gap is None else replace(one, note=signed(gap))
-
-
-def difference(one: Cell, entry: Entry, column: Column) -> float | None:
-    """To the paper, where the same data and all of it was run."""
-    theirs = entry.paper(column)
-    if one.mean is None or one.note or theirs is None or not column.comparable:
+def difference(entry: Entry, at: int, column: Column, view: str) -> float | None:
+    """To the paper, which selected its steps too; only where the same data and all of it was run."""
+    one, theirs = entry.cells[view][at], entry.paper(column)
+    if view != "selected" or one.mean is None or one.note or theirs is None or not column.comparable:
         return None
     return one.mean - theirs
 
 
 def signed(fraction: float) -> str:
-    return f"{100 * fraction:+.1f}".replace("-", "\N{MINUS SIGN}")
+    return f"{round(100 * fraction, 1) + 0.0:+.1f}".replace("-", "\N{MINUS SIGN}")  # nothing lost is +0.0, never -0.0
 
 
 def caption(found: Section, view: str) -> str:
@@ -176,7 +172,7 @@ def caption(found: Section, view: str) -> str:
         said.append(f"± is {ERRORS[found.error]} ({seeds} seeds).")
     elif seeds:
         said.append("One seed each, hence no errors.")
-    if any(column.key and column.run and column.comparable for column in found.columns):
+    if view == "selected" and any(column.key and column.run and column.comparable for column in found.columns):
         said.append("In brackets the difference to the paper.")
     if idle := [column.key for column in found.columns if not column.run]:
         said.append(f"Not run: {', '.join(idle)}; the paper's numbers alone.")
