@@ -170,9 +170,10 @@ def test_what_was_not_run_shows_the_paper_and_says_so(tmp_path: Path) -> None:
 
 
 def test_some_of_the_targets_are_no_match_for_the_papers_mean(tmp_path: Path) -> None:
-    found = rendered(table1, tmp_path, Wish(("erm",), targets="photo,sketch", seeds=1))
+    found = rendered(table1, tmp_path, Wish(("erm", "irm"), targets="photo,sketch", seeds=1))
     cell = entry(found, "ERM").cells["selected"][0]
     assert cell.note == "2 of 4 targets"
+    assert not any(one.pairs for one in found.sections[0].orderings().values())
 
 
 def test_trials_that_diverged_are_said_and_not_averaged(tmp_path: Path) -> None:

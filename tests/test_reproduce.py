@@ -130,6 +130,7 @@ def test_settings_that_differ_in_a_folder_make_tables_apart(reproduce, tmp_path:
         (["table2", "--data", "digits", "--per-domain"], "--per-domain is for table1 and table4"),
         (["table2", "--data", "digits", "--algorithms", "coral"], '"coral" is not in table2'),
         (["table1"], "table1 needs --data"),
+        (["table1", "--data", "pacs=nowhere", "--data", "digits"], "digits is none of the paper's data"),
         (["figure3", "--from", "results"], "figure3 cannot be made from results alone"),
         (["table1", "--from", "nowhere"], "nowhere has no finished trials"),
         (["table2", "--from", "results", "--algorithms", "maml"], "has no trial that belongs to table2"),

@@ -74,6 +74,7 @@ def reproduce(
     from domainwise.cli.job import Job, device_named
     from domainwise.cli.making import Making, default_folder, name_of, ours
     from domainwise.cli.reading import Ask, assignments
+    from domainwise.paper.columns import stand_in
     from domainwise.paper.contents import named
     from domainwise.paper.rows import Wish
 
@@ -93,7 +94,9 @@ def reproduce(
         return Job(comparison, device, threads, processes, quiet, format, retry_failed, fast, kept, timeout)
 
     making = Making(data or [], ask, preset, wish, output, (cache, skip_corrupt, quiet), job, dry_run)
-    folder = (output or default_folder([name_of(text) for text in data or []])) / "reproduce"
+    called = [name_of(text) for text in data or []]
+    stand_in(called)
+    folder = (output or default_folder(called)) / "reproduce"
     if not dry_run:
         ours(folder.parent)
     for name in names:

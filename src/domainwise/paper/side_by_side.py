@@ -59,10 +59,11 @@ class Section:
         return any(entry.found for entry in self.entries)
 
     def orderings(self) -> dict[tuple[str, str], Ordering]:
-        """By column and view."""
+        """By column and view; a mean over some of the targets or trials has no part in it."""
         return {
             (column.title, view): ordering(
-                [entry.paper(column) for entry in self.entries], [entry.cells[view][at].mean for entry in self.entries]
+                [entry.paper(column) for entry in self.entries],
+                [None if entry.cells[view][at].note else entry.cells[view][at].mean for entry in self.entries],
             )
             for at, column in enumerate(self.columns)
             for view in VIEWS
