@@ -214,7 +214,9 @@ def test_hyperparameters_decide_the_row_and_the_learning_rate_does_not(tmp_path:
 
 def test_trials_with_other_settings_are_in_a_table_of_their_own(tmp_path: Path) -> None:
     ended(laid(table4, tmp_path, Wish(seeds=1)), swad=0.1)
-    ended(laid(table4, tmp_path, Wish(("erm",), seeds=1), precision="bf16"), swad=0.2)
+    other = laid(table4, tmp_path, Wish(("erm",), seeds=1), precision="bf16")
+    ended(other, swad=0.2)
+    ended(replace(other, trials=tuple(replace(trial, batch=7, draw=1) for trial in other.trials)))  # of a search
     groups = opened(tmp_path)
     assert list(groups) == ["precision=fp32", "precision=bf16"]
     assert [len(own) for own in groups.values()] == [32, 8]

@@ -49,7 +49,8 @@ def opened(folder: Path, wish: Wish | None = None) -> dict[str, list[Outcome]]:
         [
             one
             for one in Results.open(folder).outcomes
-            if (not wish.algorithms or one.trial.algorithm in wish.algorithms)
+            if one.trial.draw == 0  # what a search has drawn is none of the paper's settings
+            and (not wish.algorithms or one.trial.algorithm in wish.algorithms)
             and (targets is None or targets.issuperset(one.trial.targets))
         ]
     )
