@@ -92,6 +92,7 @@ def test_a_snapshot_is_a_model_like_any_other(folder: Path) -> None:
     last = json.loads(run(str(first(folder) / "snapshots" / "8"), "--json").output)
     along = json.loads(run(str(first(folder)), "--along", "--json").output)["along"]
     assert last["distances"] == along[-1]["distances"]
+    assert "no --keep for snapshot 8" in str(run(str(first(folder) / "snapshots" / "8"), "--keep").exception)
 
 
 @pytest.mark.parametrize("differences", [[1.0], [1.0, 2.0, -0.5], [0.3, 0.3, 0.3, -0.1, 0.2], [0.0, 0.0]])

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from domainwise.analysis.landscape import walk
 from domainwise.analysis.places import Losses, gradient, kept, place, put
 from domainwise.analysis.task import Task
+from domainwise.records import finite
 
 ByDomain = Mapping[str, float]
 
@@ -42,7 +43,9 @@ class Balance:
         return sum(self.at_model[name] - self.at_mean[name] for name in self.distances) / len(self.distances)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "angle": self.angle, "gain": self.gain}
+        """A descent may leave the finite numbers; None is what is not one."""
+        found: dict[str, Any] = finite({**asdict(self), "angle": self.angle, "gain": self.gain})
+        return found
 
 
 def balance(task: Task, *, steps: int = 30, lr: float = 1e-2, batch: int = 32, compiled: bool = False) -> Balance:

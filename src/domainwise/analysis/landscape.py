@@ -71,26 +71,30 @@ def surface(
         raise InputError(f"a plane goes through three models, so it takes three source domains, got {names}")
     with task.measuring():
         ends = walk(task, names, steps=steps, lr=lr)
-    return on_plane(task, dict(zip(names, ends, strict=True)), points=points, margin=margin, tick=tick)
+    start = place(task.net.parameters())
+    return on_plane(task, dict(zip(names, ends, strict=True)), start, points=points, margin=margin, tick=tick)
 
 
 def on_plane(
     task: Task,
     models: Mapping[str, Tensor],
+    start: Tensor | None = None,
     *,
     points: int = 25,
     margin: float = 0.5,
     tick: Tick = lambda done, total: None,
 ) -> Surface:
-    """The losses of all domains on the plane through three models, around which there is some margin."""
+    """The losses of all domains on the plane through three models, with a margin; ``start`` is where a walk began."""
+    if len(models) != 3:
+        raise InputError(f"a plane goes through three models, got {len(models)}")
     through = plane(list(models.values()))
     places = {name: through.place(model) for name, model in models.items()}
-    start = through.place(place(task.net.parameters()))
+    began = None if start is None else through.place(start)
     a, b = (_axis([point[i] for point in places.values()], margin, points) for i in (0, 1))
     with task.measuring(compiled=True):
         losses = _losses(task, through, a, b, tick)
     listed = {name: found.tolist() for name, found in losses.items()}
-    return Surface(a.tolist(), b.tolist(), listed, start, places, task.targets)
+    return Surface(a.tolist(), b.tolist(), listed, began, places, task.targets)
 
 
 def _axis(places: Sequence[float], margin: float, points: int) -> Tensor:

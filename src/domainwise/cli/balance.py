@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from domainwise.analysis.task import Task
     from domainwise.trial import Trial
 
-FEW = 3  # models of a network for which compiling it takes longer than it saves
+FEW = 3  # models: for no more than these a network is not compiled, which takes as long as measuring some of them
 
 
 def balance(
@@ -41,11 +41,13 @@ def balance(
     """Measure whether a model lies equally far from what each source domain alone would make of it."""
     from domainwise.cli import balances
     from domainwise.cli.pace import pace
-    from domainwise.cli.trained import trained
+    from domainwise.cli.trained import trained, trial_of
     from domainwise.errors import InputError
 
     if output and not along:
         raise InputError("the picture is of balance along training: add --along, or leave out -o")
+    if keep and (which := trial_of(Path(run))[1]):
+        raise InputError(f"the report tells of selected models, and with --along of snapshots: no --keep for {which}")
     opened = partial(
         trained, data=data, cache=cache, device=device, precision=precision, threads=threads, images=images, quiet=True
     )
@@ -54,7 +56,7 @@ def balance(
         for folder, trial, numbers in _measured(_chosen(run, algorithms), along, opened, steps, lr, tick):
             found.append(balances.measured(trial, numbers))
             if keep:
-                balances.keep(folder, {"steps": steps, "lr": lr, **numbers})
+                balances.keep(trial_of(folder)[0], {"steps": steps, "lr": lr, **numbers})
             if as_json:
                 print(json.dumps({"id": trial.id, **_about(trial), **numbers}))
     if output:

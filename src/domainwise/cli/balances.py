@@ -50,7 +50,7 @@ def _alone(found: Mapping[str, Any]) -> str:
     ]
     unseen = [name for name in at_model if name not in found["distances"]]
     every += [[f"{name} (unseen)", "", _number(at_model[name]), "", _number(at_mean[name])] for name in unseen]
-    said = [f"{text}: {found[name]:.4g}" for name, text in MEASURES.items()]
+    said = [f"{text}: {_number(found[name], '.4g')}" for name, text in MEASURES.items()]
     return "\n".join([_aligned([head, *every]), "", *said])
 
 
@@ -70,8 +70,8 @@ def _with_error(found: tuple[str, str]) -> str:
     return f"{mean} ± {error}" if error else mean
 
 
-def _number(value: float) -> str:
-    return f"{value:.4f}"
+def _number(value: float | None, form: str = ".4f") -> str:
+    return "not finite" if value is None else f"{value:{form}}"
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> str:

@@ -1,20 +1,29 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from domainwise.cli import options as o
 
+if TYPE_CHECKING:
+    from domainwise.analysis.task import Task
+    from domainwise.report.surfaces import Surface
+
 
 def surface(
-    run: Annotated[Path, typer.Argument(help="The folder of a trial that kept its model.")],
+    run: Annotated[Path, typer.Argument(help="A trial that kept its model, or one saved model.")],
     data: o.Data,
     output: Annotated[Path, typer.Option("-o", "--output", help="The picture, an SVG file.")],
     domains: Annotated[
         str | None,
         typer.Option(metavar="A,B,C", help="Three domains to walk over.  [default: the first three sources]"),
+    ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Folders of three saved models: the plane through these, without a walk."),
     ] = None,
     points: Annotated[int, typer.Option(min=3, help="Of the grid, on a side.")] = 25,
     margin: Annotated[float, typer.Option(min=0, help="Around the three models, in their own extent.")] = 0.5,
@@ -28,22 +37,34 @@ def surface(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with the trial too, for the report.")] = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Draw the loss of every domain on the plane through three models of a walk."""
+    """Draw the loss of every domain on the plane through three models, those of a walk or any saved ones."""
     import sys
 
-    from domainwise.analysis.landscape import surface as losses_on_plane
     from domainwise.cli.pace import pace
-    from domainwise.cli.trained import trained
+    from domainwise.cli.trained import trained, trial_of
+    from domainwise.errors import InputError
     from domainwise.report.surfaces import picture
     from domainwise.report.svg import as_file
 
+    if models and domains:
+        raise InputError("a plane goes through the models of a walk (--domains) or through saved ones (--models)")
     task = trained(run, data, cache, device=device, precision=precision, threads=threads, images=images, quiet=quiet)
-    names = [name.strip() for name in domains.split(",")] if domains else None
     with pace("points of the plane", quiet=quiet) as tick:
-        found = losses_on_plane(task, domains=names, points=points, margin=margin, steps=steps, lr=lr, tick=tick)
+        found = _measured(task, models, domains, steps, lr, points=points, margin=margin, tick=tick)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(as_file(picture(found)), encoding="utf-8")
     if keep:
-        found.save(run)
+        home, which = trial_of(run)
+        replace(found, of=which).save(home)
     if not quiet:
         print(f"surface: {output}", file=sys.stderr)
+
+
+def _measured(task: Task, models: str | None, domains: str | None, steps: int, lr: float, **grid: Any) -> Surface:
+    from domainwise.analysis.landscape import on_plane, surface
+    from domainwise.analysis.saved import places
+
+    if models:
+        return on_plane(task, places(task, [Path(folder.strip()) for folder in models.split(",")]), **grid)
+    names = [name.strip() for name in domains.split(",")] if domains else None
+    return surface(task, domains=names, steps=steps, lr=lr, **grid)

@@ -34,3 +34,12 @@ def trained(
     trial = Trial.from_json(model.config["trial"])
     opened, _ = read(data, Ask(size=trial.input_size, device=device), cache, False, quiet)
     return task(model, opened, images, precision=precision)
+
+
+def trial_of(run: Path) -> tuple[Path, str]:
+    """The folder of the trial that a model belongs to, and which of its models it is; "" is the selected one."""
+    for home in (run, *run.resolve().parents[:2]):
+        if (home / "trial.json").is_file():
+            which = "" if home == run else run.resolve().relative_to(home).as_posix()
+            return home, "" if which == "best" else which.replace("snapshots/", "snapshot ")
+    return run, ""

@@ -84,12 +84,26 @@ def rows(trials: Sequence[Measured]) -> list[Row]:
 
 
 def compared(trials: Sequence[Measured]) -> list[str]:
-    """Sentences about every two algorithms: their selected models, then all along training."""
-    said = []
+    """Sentences about what is left out, and about every two algorithms: selected models, then all along training."""
+    said = _left_out(trials)
     for key, relation in RELATIONS.items():
         said += sentences(_values(trials, partial(_at_selected, key)), relation)
     for key, relation in RELATIONS.items():
         said += [f"Over all snapshots, {said}" for said in sentences(_values(trials, partial(_along, key)), relation)]
+    return said
+
+
+def _left_out(trials: Sequence[Measured]) -> list[str]:
+    said = []
+    for name in dict.fromkeys(trial.algorithm for trial in trials):
+        own = [trial for trial in trials if trial.algorithm == name and _selected(trial)]
+        lost = [trial for trial in own if trial.found["variation"] is None]
+        if lost:
+            where = ", ".join(f"{trial.target} with seed {trial.seed}" for trial in lost)
+            said.append(
+                f"{name}: a descent left the finite numbers in {len(lost)} of {len(own)} trials ({where}), which are "
+                "left out of these means and comparisons; a smaller --lr goes less far and stays."
+            )
     return said
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError
-from domainwise.report import balance, calibration, classes, facts, figures
+from domainwise.report import balance, calibration, classes, facts, figures, turning
 from domainwise.report.grid import Grid, arrange
 from domainwise.report.headline import headline
 from domainwise.report.measures import COLUMNS, measured
@@ -47,9 +47,12 @@ def render(outcomes: Sequence[Outcome], *, title: str | None = None) -> str:
         lstrip_blocks=True,
     )
     pages.filters["percent"] = lambda fraction: "\N{EN DASH}" if fraction is None else percent(fraction)
-    script = pages.get_template("sorting.js").render()
+    content = _content(outcomes)
+    scripts = [pages.get_template("sorting.js").render()]
+    if any(drawn.scene for drawn in content["surfaces"]):
+        scripts += [turning.library(), pages.get_template("turning.js").render()]
     page = pages.get_template("report.html").render(
-        title=title or _title(outcomes), script=script, script_hash=_digest(script), **_content(outcomes)
+        title=title or _title(outcomes), scripts=scripts, digests=[_digest(script) for script in scripts], **content
     )
     return page + "\n"
 

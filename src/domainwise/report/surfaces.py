@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from domainwise.records import publish
 from domainwise.report.grid import Grid
@@ -27,9 +27,10 @@ class Surface:
     a: Sequence[float]
     b: Sequence[float]
     losses: Mapping[str, Sequence[Sequence[float]]]
-    start: tuple[float, float]  # where the walk began
-    models: Mapping[str, tuple[float, float]]  # the end of each leg, by its domain
+    start: tuple[float, float] | None  # where the walk began; None where the models are not those of a walk
+    models: Mapping[str, tuple[float, float]]  # the end of each leg, by its domain, or models by their names
     targets: tuple[str, ...]
+    of: str = ""  # which model of the trial, where it is not the selected one
 
     @property
     def mean(self) -> tuple[float, float]:
@@ -46,28 +47,47 @@ class Surface:
         publish(folder / FILE, asdict(self))
 
 
-def surfaces(grid: Grid) -> dict[str, list[Panel]]:
-    """Of every trial that has one kept, by what the trial is called."""
-    drawn = {}
-    for name, groups in grid.items():
-        for target, group in groups.items():
-            for seed, outcome in group.items():
-                file = outcome.folder / FILE
-                if file.is_file() and not outcome.averaged:
-                    about = f"{name}, target {target}, seed {seed}"
-                    drawn[about] = contours(_read(file), f"around {about}")
-    return drawn
+@dataclass(frozen=True)
+class Drawn:
+    """One surface of a page: contours, and what it takes to turn it, where that can be done."""
+
+    about: str
+    panels: Sequence[Panel]
+    titles: Sequence[str]
+    scene: Mapping[str, Any] | None
+    walked: bool
+
+
+def surfaces(grid: Grid) -> list[Drawn]:
+    """Of every trial that has one kept."""
+    return [
+        _drawn(_read(file), f"{name}, target {target}, seed {seed}")
+        for name, groups in grid.items()
+        for target, group in groups.items()
+        for seed, outcome in group.items()
+        if not outcome.averaged and (file := outcome.folder / FILE).is_file()
+    ]
+
+
+def _drawn(found: Surface, about: str) -> Drawn:
+    from domainwise.report import turning
+
+    about = f"{about}, {found.of}" if found.of else about
+    titles = {domain: _title(found, domain) for domain in found.losses}
+    scene = turning.scene(found, titles) if turning.available() else None
+    return Drawn(about, contours(found, f"around {about}"), list(titles.values()), scene, found.start is not None)
 
 
 def _read(file: Path) -> Surface:
     kept = json.loads(file.read_text(encoding="utf-8"))
     models = {name: (a, b) for name, (a, b) in kept["models"].items()}
-    a, b = kept["start"]
-    return Surface(kept["a"], kept["b"], kept["losses"], (a, b), models, tuple(kept["targets"]))
+    start = None if kept["start"] is None else (kept["start"][0], kept["start"][1])
+    of = kept.get("of", "")
+    return Surface(kept["a"], kept["b"], kept["losses"], start, models, tuple(kept["targets"]), of)
 
 
 def contours(found: Surface, about: str = "") -> list[Panel]:
-    """Triangles are the models at the end of each leg, filled for the panel's own domain; the star is their mean."""
+    """Triangles are the models, those at the end of a leg filled for the panel's own domain; the star is their mean."""
     return [
         panel(_title(found, domain), f"Loss surface of {domain} {about}".strip(), 3.1, partial(_draw, found, domain))
         for domain in found.losses
@@ -106,11 +126,13 @@ def _draw(found: Surface, domain: str, axes: Axes, size: float = 1.0) -> None:
         face = COLOURS[4] if name == domain else "none"
         axes.plot(*place, "^", color=face, markeredgecolor=INK, markersize=8 * size, markeredgewidth=0.9 * size)
         offset = (5 * size, -3 * size if at else -9 * size)
-        axes.annotate(name, place, offset, textcoords="offset points", fontsize=7.5 * size)
-    axes.plot(*found.start, "o", color=INK, markersize=4 * size)
-    for to, colour in ((found.end, FISH), (found.mean, ARITH)):
-        arrow = {"arrowstyle": "->", "color": colour, "linewidth": 1.8 * size, "shrinkA": 0, "shrinkB": 3}
-        axes.annotate("", to, found.start, arrowprops=arrow)
+        said = axes.annotate(name, place, offset, textcoords="offset points", fontsize=7.5 * size)
+        said.set_in_layout(False)  # a long name must not leave the picture no room
+    if found.start is not None:
+        axes.plot(*found.start, "o", color=INK, markersize=4 * size)
+        for to, colour in ((found.end, FISH), (found.mean, ARITH)):
+            arrow = {"arrowstyle": "->", "color": colour, "linewidth": 1.8 * size, "shrinkA": 0, "shrinkB": 3}
+            axes.annotate("", to, found.start, arrowprops=arrow)
     axes.plot(*found.mean, "*", color=ARITH, markersize=10 * size, markeredgewidth=0)
     axes.set_aspect("equal")
     axes.grid(False)

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import pytest
+
+from domainwise.cli import pace as module
+from domainwise.cli.pace import pace
+
+
+def test_long_work_says_now_and_then_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seconds, expected in ((0.0, ["points: 1 of 2, about 0 s left"]), (60.0, [])):
+        monkeypatch.setattr(module, "SECONDS", seconds)
+        with pace("points", quiet=False) as tick:
+            tick(1, 2)
+            tick(2, 2)
+        assert capsys.readouterr().err.splitlines() == expected
+
+
+def test_quiet_work_says_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.0)
+    with pace("points", quiet=True) as tick:
+        tick(1, 2)
+    assert capsys.readouterr().err == ""
