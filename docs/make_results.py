@@ -35,8 +35,15 @@ def page(folder: Path) -> str:
 
 def block(folder: Path) -> str:
     """The means over the four targets, for the README: of the settings with the most trials."""
-    found, _ = _section(next(iter(opened(folder).values())), per_domain=False)
-    return checkpoints(found).render("markdown") + "\nPer target, with tests: [docs/results.md](docs/results.md).\n"
+    outcomes = next(iter(opened(folder).values()))
+    seeds = len({outcome.trial.seed for outcome in outcomes})
+    about = (
+        "Accuracy in percent on PACS, the mean over its four domains held out in turn, beside what the paper printed "
+        f"({seeds} seed{'s' * (seeds > 1)} here, 3 there):\n"
+    )
+    found, _ = _section(outcomes, per_domain=False)
+    per_target = "Per target, with the paper's claims tested: [docs/results.md](docs/results.md).\n"
+    return "\n".join([about, checkpoints(found).render("markdown"), per_target])
 
 
 def replaced(readme: str, made: str) -> str:

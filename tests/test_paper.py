@@ -197,6 +197,7 @@ def test_averaged_weights_have_a_row_of_their_own_and_no_late_mean(tmp_path: Pat
     plain, averaged = (entry(found, name).cells for name in ("Arith", "Arith + SWAD"))
     assert averaged["selected"][0].mean == pytest.approx(plain["selected"][0].mean + 0.1)
     assert averaged["late"][0].mean is None
+    assert "PACS, plain models alone: 3 of 6 pairs in the paper's order, 3 tie (selected)" in found.render("markdown")
     claim = next(one for one in found.sections[0].tested() if one.better == "Arith + SWAD" and one.worse == "Arith")
     assert claim.difference.mean == pytest.approx(0.1)
     assert claim.difference.n == 8

@@ -17,11 +17,14 @@ TEST = (
 
 
 def orderings(found: Section) -> list[str]:
-    """How many pairs of rows come out in the order of the paper."""
+    """How many pairs of rows come out in the order of the paper; an average above its model is the easier part."""
+    kinds = {entry.row.average: f", {entry.row.average or 'plain models'} alone" for entry in found.entries}
+    asked: dict[str | None, str] = {None: "", **(kinds if len(kinds) > 1 else {})}
     by_column: dict[str, list[str]] = {}
-    for (column, view), one in found.orderings().items():
-        if one.pairs:
-            by_column.setdefault(column, []).append(f"{one.said} ({view})")
+    for average, alone in asked.items():
+        for (column, view), one in found.orderings(average).items():
+            if one.pairs:
+                by_column.setdefault(column + alone, []).append(f"{one.said} ({view})")
     return [f"{column}: {'; '.join(said)}." for column, said in by_column.items()]
 
 

@@ -58,12 +58,14 @@ class Section:
     def measured(self) -> bool:
         return any(entry.found for entry in self.entries)
 
-    def orderings(self) -> dict[tuple[str, str], Ordering]:
-        """By column and view; a mean over some of the targets or trials has no part in it."""
+    def orderings(self, average: str | None = None) -> dict[tuple[str, str], Ordering]:
+        """By column and view, of the rows of one averager ("" is none) or of all; a mean over some of the targets or
+        trials has no part in it."""
+        entries = [entry for entry in self.entries if average in (None, entry.row.average)]
         return {
             (column.title, view): ordering(
-                [entry.paper(column) for entry in self.entries],
-                [None if entry.cells[view][at].note else entry.cells[view][at].mean for entry in self.entries],
+                [entry.paper(column) for entry in entries],
+                [None if entry.cells[view][at].note else entry.cells[view][at].mean for entry in entries],
             )
             for at, column in enumerate(self.columns)
             for view in VIEWS
