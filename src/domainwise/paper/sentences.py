@@ -18,8 +18,10 @@ TEST = (
 
 def orderings(found: Section) -> list[str]:
     """How many pairs of rows come out in the order of the paper; an average above its model is the easier part."""
-    kinds = {entry.row.average: f", {entry.row.average or 'plain models'} alone" for entry in found.entries}
-    asked: dict[str | None, str] = {None: "", **(kinds if len(kinds) > 1 else {})}
+    kinds: dict[str | None, str] = {
+        entry.row.average: f", {entry.row.average or 'plain models'} alone" for entry in found.entries
+    }
+    asked = {None: "", **kinds} if len(kinds) > 1 else {None: ""}
     by_column: dict[str, list[str]] = {}
     for average, alone in asked.items():
         for (column, view), one in found.orderings(average).items():
