@@ -99,7 +99,7 @@ def test_a_dry_run_names_every_trial_once_and_leaves_nothing(reproduce, tmp_path
 
 def test_digits_have_settings_of_their_own_for_a_quick_look(reproduce) -> None:
     _, out, err = reproduce("table4", "--data", "digits", "--dry-run")
-    assert "24 trials of 201 updates" in err
+    assert "24 trials of 151 updates" in err
     assert "target 0, 75; 3 seeds" in err
     assert "reproduce-digits" in out
 

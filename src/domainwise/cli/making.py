@@ -26,8 +26,7 @@ from domainwise.sweep.folder import MARK
 
 # Enough of the digits for every table and figure in a few minutes: the two targets that are hardest, and fewer steps
 # for the figure whose steps cost up to ten times as much.
-DIGITS_TARGETS = "0,75"
-DIGITS_STEPS = {"figure5": 101}
+DIGITS_TARGETS, DIGITS_STEPS, FEWER_STEPS = "0,75", 151, 101
 
 
 @dataclass
@@ -102,7 +101,7 @@ class Making:
         own = name_of(text) in DATA_SETS
         ask = replace(self.ask, preset=self.preset or (item.PRESET if own else "quick"))
         if name_of(text) == "digits" and self.preset is None and ask.steps is None:
-            steps = next((DIGITS_STEPS[name] for name in DIGITS_STEPS if item is TRAINS[name]), 201)
+            steps = FEWER_STEPS if item is TRAINS["figure5"] else DIGITS_STEPS
             ask = replace(ask, steps=steps, evaluate_every=ask.evaluate_every or steps // 10)
         data, settings = read(text, ask, *self.read_as)
         if data.name in DATA_SETS and not own:
