@@ -73,7 +73,7 @@ def _about(folder: Path, outcomes: Sequence[Outcome]) -> str:
     added = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     trials = {outcome.trial.id for outcome in outcomes}
     seeds = facts.listed(str(outcome.trial.seed) for outcome in outcomes)
-    lines = {"Trials": f"{len(trials)}, seeds {seeds}", **added}
+    lines = {"Trials": str(len(trials)), "Seeds": seeds, **added}
     lines |= {fact.name: fact.value for fact in facts.settings(outcomes) if fact.name not in added}
     lines |= {fact.name: fact.value for fact in facts.versions(outcomes)}
     lines["Precision"] = facts.listed(outcome.trial.precision for outcome in outcomes)

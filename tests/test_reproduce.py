@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from made_data import image_folder
 from made_paper import ended, settings, tiny
 
 from domainwise.__main__ import main
@@ -109,6 +110,13 @@ def test_data_that_a_table_is_not_about_is_not_run_for_it(reproduce, tmp_path: P
     code, out, _ = reproduce("table2", "--data", "vlcs=vlcs", "-o", "out")
     assert code == 0
     assert "Not run: A, C, P, S, Avg; the paper's numbers alone." in out
+
+
+def test_a_folder_that_is_only_called_like_a_benchmark_is_not_taken_for_it(reproduce, tmp_path: Path) -> None:
+    image_folder(tmp_path / "pacs", ("a", "b", "c"))
+    code, _, err = reproduce("table1", "--data", "pacs", "--algorithms", "erm", "--size", 8)
+    assert code == 2
+    assert "pacs is called like a benchmark of the paper: if it is that, give --data pacs=pacs" in err
 
 
 def test_settings_that_differ_in_a_folder_make_tables_apart(reproduce, tmp_path: Path) -> None:

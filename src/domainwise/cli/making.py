@@ -55,11 +55,9 @@ class Making:
             return [TABLES[name].render(outcomes, self.wish)]
         if not found:
             return [figure4.render()] if name == "figure4" else []
-        return (
-            [*figure5.render(outcomes, self.wish)]
-            if name == "figure5"
-            else [_surface(name, *found[0], self.ask.device)]
-        )
+        if name == "figure5":
+            return [*figure5.render(outcomes, self.wish)]
+        return [_surface(name, *found[0], self.ask.device)]
 
     def _wish(self, name: str) -> Wish:
         wanted = tuple(one for one in self.wish.algorithms if one in algorithms_of(name))
@@ -69,10 +67,10 @@ class Making:
     def _run(self, item: Trains, wish: Wish) -> list[tuple[Domains, list[Outcome]]]:
         found = []
         for text in self.texts:
-            if name_of(text) in DATA_SETS and name_of(text) not in item.DATA:
+            if is_the_papers(text) and name_of(text) not in item.DATA:
                 continue
             data, settings = self._opened(text, item)
-            targets = wish.targets or (DIGITS_TARGETS if data.name == "digits" else "all")
+            targets = wish.targets or (DIGITS_TARGETS if text == "digits" else "all")
             own = replace(wish, targets=targets)
             folder, keep = self.output or default_folder([data.name]), item is TRAINS["figure3"]
             # a model is kept in a folder of its own: that of a table may have ended without, or with an average beside
@@ -98,9 +96,9 @@ class Making:
         return []
 
     def _opened(self, text: str, item: Trains) -> tuple[Domains, Settings]:
-        own = name_of(text) in DATA_SETS
+        own = is_the_papers(text)
         ask = replace(self.ask, preset=self.preset or (item.PRESET if own else "quick"))
-        if name_of(text) == "digits" and self.preset is None and ask.steps is None:
+        if text == "digits" and self.preset is None and ask.steps is None:
             steps = FEWER_STEPS if item is TRAINS["figure5"] else DIGITS_STEPS
             ask = replace(ask, steps=steps, evaluate_every=ask.evaluate_every or steps // 10)
         data, settings = read(text, ask, *self.read_as)
@@ -131,6 +129,11 @@ def name_of(text: str) -> str:
     """What the data will be called, before it is opened."""
     benchmark, path = benchmark_named(text), Path(text).expanduser().resolve()
     return benchmark.name if benchmark else path.name if path.is_dir() else path.stem
+
+
+def is_the_papers(text: str) -> bool:
+    benchmark = benchmark_named(text)
+    return benchmark is not None and benchmark.name in DATA_SETS
 
 
 def ours(folder: Path) -> None:
