@@ -35,9 +35,11 @@ def reproduce(
     source: Annotated[
         Path | None, typer.Option("--from", metavar="DIR", help="Results that are there: run nothing, need no data.")
     ] = None,
-    algorithms: Annotated[str | None, typer.Option(metavar="A,B", help="These alone.  [default: all]")] = None,
+    algorithms: Annotated[
+        str | None, typer.Option(metavar="A,B", help="These alone; all of a table if none is named.")
+    ] = None,
     targets: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Domains to hold out.  [default: all; of digits 0,75]")
+        str | None, typer.Option(metavar="A,B", help="Domains to hold out; all if none is named, of digits 0,75.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
     per_domain: Annotated[bool, typer.Option("--per-domain", help="Tables 1 and 4 with a column per domain.")] = False,
@@ -45,7 +47,7 @@ def reproduce(
         Error.standard_error
     ),
     preset: Annotated[
-        str | None, typer.Option(metavar="NAME", help="[default: that of each table; quick for other data]")
+        str | None, typer.Option(metavar="NAME", help="That of each table if none is given; quick for other data.")
     ] = None,
     network: o.Network = None,
     weights: o.Weights = None,
