@@ -41,8 +41,15 @@ def test_a_table_is_printed_written_in_every_format_and_not_run_again(reproduce,
     assert "the numbers are not comparable" in out
     assert "[2/2]" in err
     made = tmp_path / "out" / "reproduce"
-    assert {file.name for file in made.iterdir()} == {"index.html", *(f"table1.{suffix}" for suffix in FORMATS)}
+    assert {file.name for file in made.iterdir()} == {
+        "index.html",
+        "report.html",
+        *(f"table1.{suffix}" for suffix in FORMATS),
+    }
     assert (made / "table1.txt").read_text() == out.removesuffix("\n")
+    report = (made / "report.html").read_text()
+    assert "The paper beside it" in report
+    assert '<td><span class="plain">85.5</span></td>' in report.replace("\n", "")  # what the paper has for ERM
     again = reproduce(*short)
     assert again[1] == out
     assert "2 of them are in out already and are not repeated" in again[2]

@@ -39,7 +39,7 @@ class Making:
     read_as: tuple[Path | None, bool, bool]  # cache, skip_corrupt, quiet
     job: Callable[[Comparison, bool], Job]  # whether models are kept
     dry_run: bool = False
-    troubled: int = 0
+    ended: dict[tuple[Path, bool], Outcome] = field(default_factory=dict)  # by folder and whether averaged
     listed: set[tuple[Path, str]] = field(default_factory=set)  # trials that a dry run has named, and their folders
 
     def make(self, name: str) -> list[Page | Drawing]:
@@ -58,6 +58,10 @@ class Making:
         if name == "figure5":
             return [*figure5.render(outcomes, self.wish)]
         return [_surface(name, *found[0], self.ask.device)]
+
+    @property
+    def troubled(self) -> bool:
+        return any(outcome.result["status"] != "finished" for outcome in self.ended.values())
 
     def _wish(self, name: str) -> Wish:
         wanted = tuple(one for one in self.wish.algorithms if one in algorithms_of(name))
@@ -83,7 +87,7 @@ class Making:
             return self._list(comparison)
         results = self.job(comparison, keep).run()
         assert results is not None
-        self.troubled += len(results.troubled)
+        self.ended |= {(one.folder, one.averaged): one for one in results.outcomes}
         return list(results.outcomes)
 
     def _list(self, comparison: Comparison) -> list[Outcome]:

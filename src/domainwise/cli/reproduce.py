@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from domainwise.paper.drawings import Drawing
     from domainwise.paper.pages import Page
     from domainwise.paper.rows import Wish
+    from domainwise.results import Outcome
 
 
 class Error(StrEnum):
@@ -101,9 +102,9 @@ def reproduce(
     folder = (output or default_folder(called)) / "reproduce"
     if not dry_run:
         ours(folder.parent)
-    for name in names:
-        show(making.make(name), folder, format, quiet)
+    made = [one for name in names for one in show(making.make(name), folder, format, quiet)]
     if not dry_run:
+        report(made, list(making.ended.values()), folder)
         finish(folder, f"Made from {', '.join(data) if data else 'no data'}.", quiet)
     if making.troubled:
         raise typer.Exit(1)
@@ -146,7 +147,8 @@ def from_folder(names: Sequence[str], source: Path, wish: Wish, output: Path | N
         finish(folder, f"Made from the results in {source}.", quiet)
 
 
-def show(made: Sequence[Page | Drawing], folder: Path | None, format: str, quiet: bool) -> None:
+def show(made: Sequence[Page | Drawing], folder: Path | None, format: str, quiet: bool) -> Sequence[Page | Drawing]:
+    """Print and write them as soon as they are made."""
     import sys
 
     from domainwise.paper.pages import Page
@@ -158,6 +160,17 @@ def show(made: Sequence[Page | Drawing], folder: Path | None, format: str, quiet
             files = one.write(folder)
             if not quiet:
                 print(f"{one.title}: {', '.join(str(file) for file in files[:1])}", file=sys.stderr, flush=True)
+    return made
+
+
+def report(made: Sequence[Page | Drawing], outcomes: Sequence[Outcome], folder: Path) -> None:
+    """Every trial that was looked at, as a report, with the tables beside."""
+    from domainwise.paper.pages import Page
+    from domainwise.report.document import write
+
+    if outcomes:
+        beside = [(page.title, page.tables()) for page in made if isinstance(page, Page)]
+        write(outcomes, folder / "report.html", beside=beside)
 
 
 def finish(folder: Path, about: str, quiet: bool) -> None:

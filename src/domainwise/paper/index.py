@@ -50,6 +50,8 @@ def write_index(folder: Path, about: str) -> Path:
 
     pages = Environment(loader=PackageLoader("domainwise.paper", "page"), autoescape=True, undefined=StrictUndefined)
     path = folder / "index.html"
-    text = pages.get_template("index.html").render(about=about, made=made(folder))
+    text = pages.get_template("index.html").render(
+        about=about, made=made(folder), report=(folder / "report.html").exists()
+    )
     path.write_text(text + "\n", encoding="utf-8")
     return path

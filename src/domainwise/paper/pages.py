@@ -34,6 +34,9 @@ class Page:
             raise InputError(f'There is no table format "{format}": {closest(format, known)}')
         return known[format](self)
 
+    def tables(self) -> list[Table]:
+        return [found for section in self.sections for found in _tables(section)]
+
     def write(self, folder: Path) -> list[Path]:
         """In every format, beside each other."""
         folder.mkdir(parents=True, exist_ok=True)

@@ -15,16 +15,18 @@ from domainwise.report.grid import Grid, arrange
 from domainwise.report.headline import headline
 from domainwise.report.measures import COLUMNS, measured
 from domainwise.report.surfaces import surfaces
-from domainwise.report.tables import accuracy_table, percent
+from domainwise.report.tables import Table, accuracy_table, percent
 from domainwise.report.tallies import class_names, tallies
 from domainwise.results import Outcome
 
+Beside = Sequence[tuple[str, Sequence[Table]]]  # tables from elsewhere, under a title each
 
-def write(outcomes: Sequence[Outcome], path: Path, *, title: str | None = None) -> Path:
+
+def write(outcomes: Sequence[Outcome], path: Path, *, title: str | None = None, beside: Beside = ()) -> Path:
     """Write the report to ``path``, which holds either the whole page or what was there before."""
     if path.is_dir():
         raise InputError(f'The report needs the name of a file and "{path}" is a folder: try "{path / "report.html"}"')
-    page = render(outcomes, title=title)
+    page = render(outcomes, title=title, beside=beside)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -35,7 +37,7 @@ def write(outcomes: Sequence[Outcome], path: Path, *, title: str | None = None) 
     return path
 
 
-def render(outcomes: Sequence[Outcome], *, title: str | None = None) -> str:
+def render(outcomes: Sequence[Outcome], *, title: str | None = None, beside: Beside = ()) -> str:
     """The page as text; the same outcomes give the same page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -52,7 +54,11 @@ def render(outcomes: Sequence[Outcome], *, title: str | None = None) -> str:
     if any(drawn.scene for drawn in content["surfaces"]):
         scripts += [turning.library(), pages.get_template("turning.js").render()]
     page = pages.get_template("report.html").render(
-        title=title or _title(outcomes), scripts=scripts, digests=[_digest(script) for script in scripts], **content
+        title=title or _title(outcomes),
+        scripts=scripts,
+        digests=[_digest(script) for script in scripts],
+        beside=beside,
+        **content,
     )
     return page + "\n"
 
