@@ -55,7 +55,7 @@ COMMANDS = [
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
 def test_commands_are_understood(page: str, line: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = shlex.split(line, comments=True)
-    if words[1] in ("compare", "run"):
+    if words[1] in ("compare", "run", "reproduce"):
         words.append("--dry-run")
     elif words[1] not in ("algorithms", "--version", "--help"):
         words.append("--help")

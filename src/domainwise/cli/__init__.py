@@ -17,6 +17,7 @@ from domainwise.cli.export_domainbed import export_domainbed
 from domainwise.cli.import_domainbed import import_domainbed
 from domainwise.cli.inspect import inspect
 from domainwise.cli.report import report
+from domainwise.cli.reproduce import reproduce
 from domainwise.cli.run import run
 from domainwise.cli.show import show
 from domainwise.cli.status import status
@@ -30,8 +31,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    demo, compare, sweep, run, status, report, show, surface, balance, inspect, algorithms, bench, import_domainbed,
-    export_domainbed,
+    demo, compare, sweep, run, status, report, reproduce, show, surface, balance, inspect, algorithms, bench,
+    import_domainbed, export_domainbed,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)

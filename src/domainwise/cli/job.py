@@ -49,22 +49,31 @@ class Job:
 
     def go(self, dry_run: bool = False) -> None:
         """Run what is missing, print the table, write the report. Exit code 1 where a trial came to no good end."""
+        results = self.run(dry_run)
+        if results is None:
+            return
+        report = results.report(self._report)
+        self._print(results)
+        self._say(f"report: {report}")
+        if results.troubled:
+            raise typer.Exit(1)
+
+    def run(self, dry_run: bool = False) -> Results | None:
+        """Run what is missing, with a display of how far it is; None where it is only listed."""
         missing = self.comparison.missing(self.retry_failed)
         engine = self._engine()
         runs = self._runs(engine)
         self._announce(missing, engine.at_once)
         if dry_run:
             self._list(missing)
-            return
-        report = self.comparison.folder / "report.html"
+            return None
         with display(len(missing), quiet=self.quiet) as shown:
-            page = Refreshing(self.comparison, len(missing), report, shown.watch)
-            results = self.comparison.run(runs, page.hear, self.retry_failed)
-        results.report(report)
-        self._print(results)
-        self._say(f"report: {report}")
-        if results.troubled:
-            raise typer.Exit(1)
+            page = Refreshing(self.comparison, len(missing), self._report, shown.watch)
+            return self.comparison.run(runs, page.hear, self.retry_failed)
+
+    @property
+    def _report(self) -> Path:
+        return self.comparison.folder / "report.html"
 
     def _engine(self) -> Engine:
         device = device_named(self.device)

@@ -14,6 +14,7 @@ class Format(StrEnum):
     csv = "csv"
     json = "json"
     markdown = "markdown"
+    latex = "latex"
 
 
 class Kept(StrEnum):

@@ -15,18 +15,22 @@ from domainwise.report.grid import Grid, arrange, most_seeds, sample
 from domainwise.report.headline import headline
 from domainwise.report.measures import COLUMNS, measured
 from domainwise.report.surfaces import surfaces
-from domainwise.report.tables import percent, table_of
+from domainwise.report.tables import Table, percent, table_of
 from domainwise.report.tallies import class_names, tallies
 from domainwise.results import Outcome
 
 AGAIN = 20  # seconds after which a page about running trials loads itself again
 
+Beside = Sequence[tuple[str, Sequence[Table]]]  # tables from elsewhere, under a title each
 
-def write(outcomes: Sequence[Outcome], path: Path, *, title: str | None = None, running: str = "") -> Path:
+
+def write(
+    outcomes: Sequence[Outcome], path: Path, *, title: str | None = None, running: str = "", beside: Beside = ()
+) -> Path:
     """Write the report to ``path``, which holds either the whole page or what was there before."""
     if path.is_dir():
         raise InputError(f'The report needs the name of a file and "{path}" is a folder: try "{path / "report.html"}"')
-    page = render(outcomes, title=title, running=running)
+    page = render(outcomes, title=title, running=running, beside=beside)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -37,7 +41,7 @@ def write(outcomes: Sequence[Outcome], path: Path, *, title: str | None = None, 
     return path
 
 
-def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: str = "") -> str:
+def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: str = "", beside: Beside = ()) -> str:
     """The page as text; the same outcomes give the same page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -54,7 +58,7 @@ def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: st
     if any(drawn.scene for drawn in content["surfaces"]):
         scripts += [turning.library(), pages.get_template("turning.js").render()]
     digests = [_digest(script) for script in scripts]
-    named = {"title": title or _title(outcomes), "running": running, "again": AGAIN}
+    named = {"title": title or _title(outcomes), "running": running, "again": AGAIN, "beside": beside}
     page = pages.get_template("report.html").render(**named, scripts=scripts, digests=digests, **content)
     return page + "\n"
 

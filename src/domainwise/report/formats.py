@@ -1,4 +1,4 @@
-"""A table as text, Markdown, CSV and JSON. The first two are for eyes, the others carry every digit."""
+"""A table as text, Markdown, LaTeX, CSV and JSON. The last two carry every digit, the others are for eyes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def as_text(table: Table) -> str:
     """Aligned columns of plain text, the caption below."""
     if not table.rows:
         return table.caption + "\n"
-    names = ["algorithm", *(_one_line(row.algorithm) for row in table.rows)]
+    names = [table.head, *(_one_line(row.algorithm) for row in table.rows)]
     columns = [names]
     for at, title in enumerate(table.columns):
         cells = [row.cells[at] for row in table.rows]
@@ -47,7 +47,7 @@ def as_markdown(table: Table) -> str:
     if not table.rows:
         return table.caption + "\n"
     emphasis = {0: "{}", 1: "**{}**", 2: "_{}_"}
-    lines = [["algorithm", *map(_escaped, table.columns)], ["---"] + ["---:"] * len(table.columns)]
+    lines = [[table.head, *map(_escaped, table.columns)], ["---"] + ["---:"] * len(table.columns)]
     for row in table.rows:
         cells = [cell.with_number(emphasis[cell.rank].format(cell.number)) for cell in row.cells]
         lines.append([_escaped(row.algorithm), *cells])
@@ -61,6 +61,36 @@ def _escaped(name: str) -> str:
 
 def _one_line(name: str) -> str:
     return " ".join(name.split())
+
+
+def as_latex(table: Table) -> str:
+    """A table environment to paste; it needs the package booktabs. The best bold, the second best underlined."""
+    if not table.rows:
+        return f"% {_one_line(table.caption)}\n"
+    head = " & ".join(in_latex(word) for word in (table.head, *table.columns))
+    lines = [" & ".join([in_latex(row.algorithm), *map(_latex_cell, row.cells)]) for row in table.rows]
+    rows = [r"\toprule", rf"{head} \\", r"\midrule", *(rf"{line} \\" for line in lines), r"\bottomrule"]
+    begin = [r"\begin{table}", r"\centering", rf"\caption{{{in_latex(table.caption)}}}"]
+    begin.append(rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}")
+    return "\n".join([*begin, *rows, r"\end{tabular}", r"\end{table}"]) + "\n"
+
+
+def _latex_cell(cell: Cell) -> str:
+    emphasis = {0: "{}", 1: r"\textbf{{{}}}", 2: r"\underline{{{}}}"}
+    before, number, after = cell.with_number("\0").partition("\0")
+    drawn = emphasis[cell.rank].format(in_latex(cell.number)) if number else ""
+    return in_latex(before) + drawn + (" " + in_latex(after) if after else "")
+
+
+LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "°": r"$^\circ$",
+    "\N{MINUS SIGN}": "$-$", "\N{EN DASH}": "--", "<": "$<$", ">": "$>$", "\N{MULTIPLICATION SIGN}": r"$\times$",
+    **{letter: f"\\{letter}" for letter in "%&#_${}"},
+}  # fmt: skip
+
+
+def in_latex(text: str) -> str:
+    return "".join(LATEX.get(letter, letter) for letter in _one_line(text))
 
 
 def as_csv(table: Table) -> str:
@@ -108,7 +138,7 @@ def as_rich(table: Table) -> rich.table.Table:
 
     styles = {0: "", 1: "bold", 2: "underline"}
     drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, caption=Text(table.caption), caption_justify="left")
-    drawn.add_column("algorithm", overflow="fold")
+    drawn.add_column(table.head, overflow="fold")
     for column in table.columns:
         drawn.add_column(Text(column), justify="right")  # Text: a name in brackets is no markup
     for row in table.rows:

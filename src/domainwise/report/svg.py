@@ -6,9 +6,10 @@ import io
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,23 +46,31 @@ SETTINGS = {
 class Panel:
     title: str
     svg: str
+    png: Callable[[], bytes] = field(
+        default=bytes, compare=False, repr=False
+    )  # the same on white, drawn when asked for
 
 
 def panel(title: str, described: str, height: float, draw: Callable[[Axes], None]) -> Panel:
     """Four inches wide; ``described`` is for readers who do not see it and unlike that of any other panel of a page."""
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    drawn = _drawn(described, height, draw, format="svg", transparent=True, metadata=nothing)
+    return Panel(title, _embedded(drawn.decode(), described), partial(_drawn, described, height, draw, dpi=200))
+
+
+def _drawn(described: str, height: float, draw: Callable[[Axes], None], **how: Any) -> bytes:
     import matplotlib.style
     from matplotlib.figure import Figure
 
-    file = io.StringIO()
+    file = io.BytesIO()
     # "default" first: a user's own style sheet must not change the report
     with matplotlib.style.context(["default", {**SETTINGS, "svg.hashsalt": described}]), warnings.catch_warnings():
         # the font that only measures the text need not have every letter
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure = Figure(figsize=(4, height), layout="constrained")
         draw(figure.subplots())
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
-    return Panel(title, _embedded(file.getvalue(), described))
+        figure.savefig(file, **how)
+    return file.getvalue()
 
 
 def css(colour: str) -> str:

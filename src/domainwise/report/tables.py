@@ -60,6 +60,7 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     caption: str
+    head: str = "algorithm"  # of the column of names
 
     @property
     def marked(self) -> bool:
@@ -71,6 +72,7 @@ class Table:
             "csv": formats.as_csv,
             "json": formats.as_json,
             "markdown": formats.as_markdown,
+            "latex": formats.as_latex,
         }
         if format not in known:
             raise InputError(f'There is no table format "{format}": {closest(format, known)}')
@@ -149,11 +151,12 @@ def _validation(groups: Mapping[str, Group]) -> Cell:
 def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Mark the best and second best of every column but the last. What prints the same ranks the same."""
     columns = list(zip(*(row.cells for row in rows), strict=True))
-    marked = [_marked(column) for column in columns[:-1]] + columns[-1:]
-    return tuple(Row(row.algorithm, cells) for row, cells in zip(rows, zip(*marked, strict=True), strict=True))
+    shown = [marked(column) for column in columns[:-1]] + columns[-1:]
+    return tuple(Row(row.algorithm, cells) for row, cells in zip(rows, zip(*shown, strict=True), strict=True))
 
 
-def _marked(column: Sequence[Cell]) -> tuple[Cell, ...]:
+def marked(column: Sequence[Cell]) -> tuple[Cell, ...]:
+    """The same with the best and the second best marked."""
     # a mean over the seeds that survived says little beside one over all of them: it is never marked
     printed = [None if cell.mean is None or cell.lost else float(percent(cell.mean)) for cell in column]
     numbers = [number for number in printed if number is not None]

@@ -1,0 +1,90 @@
+"""Writes docs/results.md and the results in README.md anew, from results/pacs: python docs/make_results.py."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from domainwise.errors import InputError
+from domainwise.paper import table1, table4
+from domainwise.paper.folders import opened
+from domainwise.paper.measured import VIEWS
+from domainwise.paper.rows import Wish
+from domainwise.paper.sentences import claims, orderings
+from domainwise.paper.side_by_side import Section, checkpoints, measured_only, table
+from domainwise.report import facts
+from domainwise.results import Outcome
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "pacs"
+BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+HEAD = """# Results on PACS
+
+Measured by `domainwise`, beside the numbers of the paper. Made from the records in `results/pacs` by
+`python docs/make_results.py`; `domainwise reproduce table4 --from results/pacs` prints the same numbers. A is art, C
+cartoon, P photo, S sketch, each held out in turn; PACS is the mean over the four.
+"""
+
+
+def page(folder: Path) -> str:
+    groups = opened(folder)
+    return "\n".join([HEAD, *(part for settings, own in groups.items() for part in _group(folder, settings, own))])
+
+
+def block(folder: Path) -> str:
+    """The means over the four targets, for the README: of the settings with the most trials."""
+    outcomes = next(iter(opened(folder).values()))
+    seeds = len({outcome.trial.seed for outcome in outcomes})
+    about = (
+        "Accuracy in percent on PACS, the mean over its four domains held out in turn, beside what the paper printed "
+        f"({seeds} seed{'s' * (seeds > 1)} here, 3 there):\n"
+    )
+    found, _ = _section(outcomes, per_domain=False)
+    per_target = "Per target, with the paper's claims tested: [docs/results.md](docs/results.md).\n"
+    return "\n".join([about, checkpoints(found).render("markdown"), per_target])
+
+
+def replaced(readme: str, made: str) -> str:
+    if BEGIN not in readme or END not in readme:
+        raise InputError(f"README.md has no place for the results: put {BEGIN} and {END} where they belong")
+    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{made}{END}", readme, flags=re.DOTALL)
+
+
+def _section(outcomes: Sequence[Outcome], *, per_domain: bool) -> tuple[Section, Sequence[str]]:
+    """Table 4 where weights were averaged beside, else table 1; of either what was run, and what to keep in mind."""
+    which = table4 if any(outcome.averaged for outcome in outcomes) else table1
+    made = which.render(outcomes, Wish(per_domain=per_domain))
+    return measured_only(made.sections[0]), made.notes
+
+
+def _group(folder: Path, settings: str, outcomes: Sequence[Outcome]) -> list[str]:
+    found, notes = _section(outcomes, per_domain=True)
+    parts = [f"## {settings or 'Settings'}\n", _about(folder, outcomes), *(f"{note}\n" for note in notes)]
+    parts += [f"### {view.capitalize()}: {VIEWS[view]}\n\n{table(found, view).render('markdown')}" for view in VIEWS]
+    parts += [f"### Against the paper\n\n{claims(found).render('markdown')}"] if found.tested() else []
+    return [*parts, *(f"{line}\n" for line in orderings(found))]
+
+
+def _about(folder: Path, outcomes: Sequence[Outcome]) -> str:
+    """What the records say, and what about.json beside them adds, such as the date and the name of the device."""
+    file = folder / "about.json"
+    added = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    trials = {outcome.trial.id for outcome in outcomes}
+    seeds = facts.listed(str(outcome.trial.seed) for outcome in outcomes)
+    lines = {"Trials": str(len(trials)), "Seeds": seeds, **added}
+    lines |= {fact.name: fact.value for fact in facts.settings(outcomes) if fact.name not in added}
+    lines |= {fact.name: fact.value for fact in facts.versions(outcomes)}
+    lines["Precision"] = facts.listed(outcome.trial.precision for outcome in outcomes)
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in lines.items())]) + "\n"
+
+
+def main() -> None:
+    (ROOT / "docs" / "results.md").write_text(page(RESULTS), encoding="utf-8")
+    readme = ROOT / "README.md"
+    readme.write_text(replaced(readme.read_text(encoding="utf-8"), block(RESULTS)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

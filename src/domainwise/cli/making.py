@@ -1,0 +1,152 @@
+"""How tables and figures of the paper are made from what was typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from domainwise._version import __version__
+from domainwise.api import Comparison
+from domainwise.cli.job import Job
+from domainwise.cli.reading import Ask, read
+from domainwise.data.domains import Domains
+from domainwise.data.source import benchmark_named
+from domainwise.errors import InputError
+from domainwise.paper import figure1, figure2, figure3, figure4, figure5, table5
+from domainwise.paper.contents import TABLES, TRAINS, Trains, algorithms_of
+from domainwise.paper.drawings import Drawing
+from domainwise.paper.numbers import DATA_SETS
+from domainwise.paper.pages import Page
+from domainwise.paper.rows import Wish
+from domainwise.records import publish
+from domainwise.results import Outcome
+from domainwise.settings import Settings
+from domainwise.sweep.folder import MARK
+
+# Enough of the digits for every table and figure in a few minutes: the two targets that are hardest, and fewer steps
+# for the figure whose steps cost up to ten times as much.
+DIGITS_TARGETS, DIGITS_STEPS, FEWER_STEPS = "0,75", 151, 101
+
+
+@dataclass
+class Making:
+    texts: Sequence[str]  # data, as typed
+    ask: Ask
+    preset: str | None
+    wish: Wish  # targets "" where none were named
+    output: Path | None
+    read_as: tuple[Path | None, bool, bool]  # cache, skip_corrupt, quiet
+    job: Callable[[Comparison, bool], Job]  # whether models are kept
+    dry_run: bool = False
+    ended: dict[tuple[Path, bool], Outcome] = field(default_factory=dict)  # by folder and whether averaged
+    listed: set[tuple[Path, str]] = field(default_factory=set)  # trials that a dry run has named, and their folders
+
+    def make(self, name: str) -> list[Page | Drawing]:
+        """One table or figure; nothing in a dry run."""
+        if name in ("figure1", "figure2", "table5"):
+            return [] if self.dry_run else [_alone(name, self.wish)]
+        item = TRAINS["figure3" if name == "figure4" else name]
+        found = self._run(item, self._wish(name))
+        if self.dry_run:
+            return []
+        outcomes = [one for _, own in found for one in own]
+        if name in TABLES:
+            return [TABLES[name].render(outcomes, self.wish)]
+        if not found:
+            return [figure4.render()] if name == "figure4" else []
+        if name == "figure5":
+            return [*figure5.render(outcomes, self.wish)]
+        return [_surface(name, *found[0], self.ask.device)]
+
+    @property
+    def troubled(self) -> bool:
+        return any(outcome.result["status"] != "finished" for outcome in self.ended.values())
+
+    def _wish(self, name: str) -> Wish:
+        wanted = tuple(one for one in self.wish.algorithms if one in algorithms_of(name))
+        single = name in ("figure3", "figure4")
+        return replace(self.wish, algorithms=() if single else wanted)
+
+    def _run(self, item: Trains, wish: Wish) -> list[tuple[Domains, list[Outcome]]]:
+        found = []
+        for text in self.texts:
+            if is_the_papers(text) and name_of(text) not in item.DATA:
+                continue
+            data, settings = self._opened(text, item)
+            targets = wish.targets or (DIGITS_TARGETS if text == "digits" else "all")
+            own = replace(wish, targets=targets)
+            folder, keep = self.output or default_folder([data.name]), item is TRAINS["figure3"]
+            # a model is kept in a folder of its own: that of a table may have ended without, or with an average beside
+            comparison = item.trials(data, settings, own, folder / "figure3" if keep else folder)
+            found.append((data, self._outcomes(comparison, keep)))
+        return found
+
+    def _outcomes(self, comparison: Comparison, keep: bool) -> list[Outcome]:
+        if self.dry_run:
+            return self._list(comparison)
+        results = self.job(comparison, keep).run()
+        assert results is not None
+        self.ended |= {(one.folder, one.averaged): one for one in results.outcomes}
+        return list(results.outcomes)
+
+    def _list(self, comparison: Comparison) -> list[Outcome]:
+        """Trials that several tables share are named once."""
+        folder = comparison.folder
+        fresh = tuple(trial for trial in comparison.trials if (folder, trial.id) not in self.listed)
+        self.listed |= {(folder, trial.id) for trial in fresh}
+        if fresh:
+            self.job(replace(comparison, trials=fresh), False).run(dry_run=True)
+        return []
+
+    def _opened(self, text: str, item: Trains) -> tuple[Domains, Settings]:
+        own = is_the_papers(text)
+        ask = replace(self.ask, preset=self.preset or (item.PRESET if own else "quick"))
+        if text == "digits" and self.preset is None and ask.steps is None:
+            steps = FEWER_STEPS if item is TRAINS["figure5"] else DIGITS_STEPS
+            ask = replace(ask, steps=steps, evaluate_every=ask.evaluate_every or steps // 10)
+        data, settings = read(text, ask, *self.read_as)
+        if data.name in DATA_SETS and not own:
+            raise InputError(
+                f"{text} is called like a benchmark of the paper: if it is that, give --data {data.name}={text}"
+            )
+        return data, settings
+
+
+def _alone(name: str, wish: Wish) -> Page | Drawing:
+    """What needs no data."""
+    if name == "table5":
+        return table5.render(wish)
+    return figure1.render() if name == "figure1" else figure2.render()
+
+
+def _surface(name: str, data: Domains, outcomes: Sequence[Outcome], device: str) -> Drawing:
+    (outcome,) = [one for one in outcomes if not one.averaged]
+    if outcome.result["status"] != "finished":
+        raise InputError(f"the model for {name} came to no good end: {outcome.result['message']}")
+    if name == "figure3":
+        return figure3.render([outcome], data, device=device)
+    return figure4.render(figure3.trained(outcome, data, device))
+
+
+def name_of(text: str) -> str:
+    """What the data will be called, before it is opened."""
+    benchmark, path = benchmark_named(text), Path(text).expanduser().resolve()
+    return benchmark.name if benchmark else path.name if path.is_dir() else path.stem
+
+
+def is_the_papers(text: str) -> bool:
+    benchmark = benchmark_named(text)
+    return benchmark is not None and benchmark.name in DATA_SETS
+
+
+def ours(folder: Path) -> None:
+    """Mark a new folder, so that it can be written to later whatever comes first."""
+    if not folder.exists() or not any(folder.iterdir()):
+        folder.mkdir(parents=True, exist_ok=True)
+        publish(folder / MARK, {"domainwise": __version__, "data": {}})
+
+
+def default_folder(names: Sequence[str]) -> Path:
+    """One for each set of data, whichever table; what is made of several has one of its own."""
+    return Path("domainwise-runs") / "-".join(["reproduce", *names])

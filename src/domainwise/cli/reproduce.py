@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from enum import StrEnum
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from domainwise.cli import options as o
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from domainwise.api import Comparison
+    from domainwise.keeper import Keep as Kept
+    from domainwise.paper.drawings import Drawing
+    from domainwise.paper.pages import Page
+    from domainwise.paper.rows import Wish
+    from domainwise.results import Outcome
+
+
+class Error(StrEnum):
+    standard_error = "standard-error"
+    deviation = "deviation"
+
+
+def reproduce(
+    what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="table1 to table5, figure1 to figure5, or all.")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data", metavar="pacs=DIR|digits", help="The paper's data, repeatable; digits stands in for it."
+        ),
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="DIR", help="Results that are there: run nothing, need no data.")
+    ] = None,
+    algorithms: Annotated[
+        str | None, typer.Option(metavar="A,B", help="These alone; all of a table if none is named.")
+    ] = None,
+    targets: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Domains to hold out; all if none is named, of digits 0,75.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
+    per_domain: Annotated[bool, typer.Option("--per-domain", help="Tables 1 and 4 with a column per domain.")] = False,
+    error: Annotated[Error, typer.Option(help="What ± is: as DomainBed prints it, or as the paper says.")] = (
+        Error.standard_error
+    ),
+    preset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="That of each table if none is given; quick for other data.")
+    ] = None,
+    network: o.Network = None,
+    weights: o.Weights = None,
+    steps: o.Steps = None,
+    batch: o.BatchSize = None,
+    size: o.Size = None,
+    evaluate_every: o.Every = None,
+    set: o.Set = None,
+    output: o.Output = None,
+    cache: o.Cache = None,
+    device: o.Device = "auto",
+    precision: o.Precision = None,
+    no_compile: o.NoCompile = False,
+    no_capture: o.NoCapture = False,
+    threads: o.Threads = None,
+    processes: o.Processes = None,
+    format: o.TableFormat = o.Format.table,
+    quiet: o.Quiet = False,
+    dry_run: o.DryRun = False,
+    skip_corrupt: o.SkipCorrupt = False,
+    retry_failed: o.RetryFailed = False,
+    timeout: o.Timeout = None,
+) -> None:
+    """Make the paper's tables and figures: run what is missing, and show it beside what was printed."""
+    from domainwise.capture import Fast
+    from domainwise.cli.job import Job, device_named
+    from domainwise.cli.making import Making, default_folder, name_of, ours
+    from domainwise.cli.reading import Ask, assignments
+    from domainwise.paper.columns import stand_in
+    from domainwise.paper.contents import named
+    from domainwise.paper.rows import Wish
+
+    names = named(what)
+    asked = tuple(word.strip().lower() for word in algorithms.split(",")) if algorithms else ()
+    wish = Wish(asked, targets or "", seeds, per_domain, error, assignments(set))
+    names = possible(names, wish, bool(data) or source is not None, "all" in what)
+    if source is not None:
+        from_folder(names, source, wish, output, format, quiet)
+        return
+    device = device_named(device)
+    ask = Ask("", network, weights, steps, batch, size, evaluate_every, False, precision, device, set)
+    fast = Fast(not no_compile, not no_capture)
+
+    def job(comparison: Comparison, keep: bool) -> Job:
+        kept: Kept = "best" if keep else "none"
+        return Job(comparison, device, threads, processes, quiet, format, retry_failed, fast, kept, timeout)
+
+    making = Making(data or [], ask, preset, wish, output, (cache, skip_corrupt, quiet), job, dry_run)
+    called = [name_of(text) for text in data or []]
+    stand_in(called)
+    folder = (output or default_folder(called)) / "reproduce"
+    if not dry_run:
+        ours(folder.parent)
+    made = [one for name in names for one in show(making.make(name), folder, format, quiet)]
+    if not dry_run:
+        report(made, list(making.ended.values()), folder)
+        finish(folder, f"Made from {', '.join(data) if data else 'no data'}.", quiet)
+    if making.troubled:
+        raise typer.Exit(1)
+
+
+def possible(names: Sequence[str], wish: Wish, data: bool, all_of_them: bool) -> list[str]:
+    """Those that can be made of what was given; a sentence where one was asked for by name that cannot."""
+    from domainwise.errors import InputError
+    from domainwise.paper.contents import PER_DOMAIN, TRAINS, algorithms_of
+    from domainwise.paper.rows import Row, chosen
+
+    if wish.per_domain and not set(names) & set(PER_DOMAIN):
+        raise InputError(f"--per-domain is for {' and '.join(PER_DOMAIN)}: {', '.join(names)} has no use for it")
+    if not data and not all_of_them and (needing := [name for name in names if name in TRAINS]):
+        raise InputError(f"{', '.join(needing)} needs --data, such as --data pacs=DIR or --data digits, or --from DIR")
+    known = {one for name in names for one in algorithms_of(name)}
+    chosen([Row(one, one) for one in sorted(known)], wish, ", ".join(names))
+    return [name for name in names if not wish.algorithms or algorithms_of(name) & set(wish.algorithms)]
+
+
+def from_folder(names: Sequence[str], source: Path, wish: Wish, output: Path | None, format: str, quiet: bool) -> None:
+    from domainwise.errors import InputError
+    from domainwise.paper import figure5
+    from domainwise.paper.contents import TABLES
+    from domainwise.paper.folders import opened, told
+
+    if not (able := [name for name in names if name in (*TABLES, "figure5")]):
+        raise InputError(f"{', '.join(names)} cannot be made from results alone: leave out --from, and give --data")
+    folder, found = output / "reproduce" if output else None, False
+    for name, (settings, outcomes) in product(able, opened(source, wish).items()):
+        numbers, drawing = figure5.render(outcomes, wish) if name == "figure5" else (None, None)
+        made = numbers or TABLES[name].render(outcomes, wish)
+        if any(section.measured for section in made.sections):
+            found = True
+            drawn = [told(drawing, settings)] if drawing else []
+            show([told(made, settings), *drawn], folder, format, quiet)
+    if not found:
+        raise InputError(f"{source} has no trial that belongs to {', '.join(able)}: run it with --data")
+    if folder:
+        finish(folder, f"Made from the results in {source}.", quiet)
+
+
+def show(made: Sequence[Page | Drawing], folder: Path | None, format: str, quiet: bool) -> Sequence[Page | Drawing]:
+    """Print and write them as soon as they are made."""
+    import sys
+
+    from domainwise.paper.pages import Page
+
+    for one in made:
+        if isinstance(one, Page):
+            print(one.render(format), flush=True)
+        if folder:
+            files = one.write(folder)
+            if not quiet:
+                print(f"{one.title}: {', '.join(str(file) for file in files[:1])}", file=sys.stderr, flush=True)
+    return made
+
+
+def report(made: Sequence[Page | Drawing], outcomes: Sequence[Outcome], folder: Path) -> None:
+    """Every trial that was looked at, as a report, with the tables beside."""
+    from domainwise.paper.pages import Page
+    from domainwise.report.document import write
+
+    if outcomes:
+        beside = [(page.title, page.tables()) for page in made if isinstance(page, Page)]
+        write(outcomes, folder / "report.html", beside=beside)
+
+
+def finish(folder: Path, about: str, quiet: bool) -> None:
+    import sys
+
+    from domainwise.paper.index import write_index
+
+    path = write_index(folder, about)
+    if not quiet:
+        print(f"all of it: {path}", file=sys.stderr)

@@ -1,0 +1,30 @@
+"""One figure of the paper as picture files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from domainwise.report.svg import Panel, as_file
+
+
+@dataclass(frozen=True)
+class Drawing:
+    name: str  # of its files: "figure1"
+    title: str
+    panels: Mapping[str, Panel]  # by what is added to the name: "" or "-ends"
+    notes: tuple[str, ...] = ()
+
+    def write(self, folder: Path) -> list[Path]:
+        """Every picture as SVG and as PNG, and what is to be said of them as text."""
+        folder.mkdir(parents=True, exist_ok=True)
+        about = folder / f"{self.name}.txt"
+        about.write_text("\n".join([self.title, *self.notes]) + "\n", encoding="utf-8")
+        files = [about]
+        for added, panel in self.panels.items():
+            path = folder / f"{self.name}{added}.svg"
+            path.write_text(as_file(panel), encoding="utf-8")
+            path.with_suffix(".png").write_bytes(panel.png())
+            files += [path, path.with_suffix(".png")]
+        return files

@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from itertools import combinations, product
+from pathlib import Path
+from statistics import fmean, pstdev
+
+import pytest
+from hypothesis import given, strategies as st
+from made_data import stripes
+from made_paper import OFFICE_HOME, ended, rises, settings, tiny
+
+from domainwise.algorithms import create
+from domainwise.api import Comparison, Results
+from domainwise.errors import InputError
+from domainwise.paper import figure3, figure4, figure5, numbers, table1, table2, table3, table4, table5
+from domainwise.paper.contents import TABLES, named
+from domainwise.paper.folders import opened
+from domainwise.paper.orderings import ordering
+from domainwise.paper.rows import Wish
+from domainwise.paper.side_by_side import checkpoints, table
+from domainwise.paper.significance import sign_flips
+from domainwise.settings import resolve
+from domainwise.sweep.engine import Engine
+
+WISH = Wish(seeds=2)
+TRAINED = [table1, table2, table3, table4, figure5]
+
+
+def laid(module, folder: Path, wish: Wish = WISH, preset: str = "domainbed", **given) -> Comparison:
+    data = tiny("officehome", OFFICE_HOME) if module is table3 else tiny()
+    return module.trials(data, settings(preset, **given), wish, folder)
+
+
+def rendered(module, folder: Path, wish: Wish = WISH, swad: float | None = None, **about):
+    """A table of trials that have ended with chosen numbers."""
+    comparison = laid(module, folder, wish)
+    ended(comparison, swad=swad, **about)
+    return module.render(Results.open(folder).outcomes, wish)
+
+
+def entry(page, name: str):
+    return next(one for section in page.sections for one in section.entries if one.row.name == name)
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        (str((name, key)), row)
+        for name, rows in {
+            "table 1": numbers.TABLE1, "table 2": numbers.TABLE2, "table 4": numbers.TABLE4,
+            "officehome": numbers.TABLE3["officehome"], "vlcs": numbers.TABLE3["vlcs"],
+        }.items()
+        for key, row in rows.items()
+    ],
+)  # fmt: skip
+def test_a_printed_average_is_that_of_the_numbers_before_it(name: str, row) -> None:
+    *parts, average = row.values()
+    own = {"('table 1', 'CORAL')": 0.08, "('vlcs', ('Fish', False, True))": -0.15}  # slips of the paper itself
+    assert abs(fmean(parts) - average - own.get(name, 0)) < 0.05 + 1e-9, name  # of numbers that were themselves rounded
+
+
+def test_table_2_varies_the_inner_optimizer_and_the_sampler_alone() -> None:
+    found = {row.name: create(row.spec) for row in table2.ROWS}
+    for method, (m, ds) in product(("MAML", "Fish", "Arith"), ((False, False), (True, True), (False, True))):
+        one = found[f"{method}, {'m' if m else 'no m'}, {'ds' if ds else 'no ds'}"]
+        assert one.name == method.lower()
+        assert one.inner == ("adam" if m else "sgd")
+        assert one.pooled is not ds
+        assert (one.outer, one.scale, one.inner_steps) == ("adam", 1.0, 1)
+    assert len(found) == 9
+
+
+@pytest.mark.parametrize("data", ["officehome", "vlcs"])
+def test_table_3_varies_the_outer_optimizer_and_the_sum_of_the_weights_alone(data: str) -> None:
+    weights = {
+        ("Fish", False): [1 / 3] * 3,
+        ("Fish", True): [1 / 2] * 3,
+        ("Arith", False): [1 / 2, 1 / 3, 1 / 6],
+        ("Arith", True): [3 / 4, 1 / 2, 1 / 4],
+    }
+    found = {row.name: create(row.spec) for row in table3.ROWS[data]}
+    for (method, scaled), adam in product(weights, (False, True)):
+        one = found[f"{method}, {'scaled' if scaled else 'sum 1'}, {'adam' if adam else 'no adam'}"]
+        assert one.name == method.lower()
+        assert one.weights().scaled(one.scale).weights(3) == pytest.approx(weights[method, scaled])
+        assert one.outer == ("adam" if adam else "interpolate")
+        assert (one.inner, one.domainwise) == ("sgd", True)
+    assert len(found) == 8
+
+
+def test_table_4_is_one_run_for_both_rows_of_a_method(tmp_path: Path) -> None:
+    found = laid(table4, tmp_path, Wish(seeds=1), "swad", select_every=300).trials
+    assert sorted(trial.algorithm for trial in found) == sorted(["erm", "mldg", "fish", "arith"] * 4)
+    assert {trial.average for trial in found} == {"swad"}
+    assert {(trial.evaluate_every, trial.select_every) for trial in found} == {(100, 300)}
+
+
+def test_figure_5_varies_the_steps_on_a_domain_alone(tmp_path: Path) -> None:
+    found = laid(figure5, tmp_path, Wish(seeds=1, targets="photo")).trials
+    steps = [(trial.algorithm, trial.hyperparameters["inner_steps"]) for trial in found]
+    assert steps == [(name, k) for name in ("fish", "arith") for k in (1, 2, 3, 5, 10)]
+
+
+def test_the_same_settings_in_different_tables_are_the_same_trial(tmp_path: Path) -> None:
+    ids = {
+        module: {trial.id for trial in laid(module, tmp_path).trials} for module in (table1, table2, table4, figure5)
+    }
+    per_row = 4 * WISH.seeds
+    assert len(ids[table1] & ids[table2]) == 2 * per_row  # fish and arith
+    assert len(ids[table1] & ids[figure5]) == 2 * per_row
+    assert ids[table4] < ids[table1]
+    data = tiny()
+    third = {trial.id for trial in table3.trials(data, settings(), WISH, tmp_path).trials}
+    assert len(third & ids[table1]) == 2 * per_row
+
+
+@pytest.mark.parametrize("module", TRAINED, ids=lambda module: module.__name__)
+def test_a_part_of_a_table_can_be_laid_out(module, tmp_path: Path) -> None:
+    wish = Wish(("fish", "arith"), targets="Art" if module is table3 else "photo", seeds=1)
+    found = laid(module, tmp_path, wish).trials
+    assert {trial.algorithm for trial in found} == {"fish", "arith"}
+    assert {trial.targets for trial in found} == {("Art",) if module is table3 else ("photo",)}
+    assert {trial.seed for trial in found} == {0}
+
+
+def test_an_algorithm_that_a_table_does_not_have_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match='"irm" is not in table 2: known: maml, fish, arith'):
+        laid(table2, tmp_path, Wish(("irm",)))
+
+
+def test_a_setting_that_makes_rows_the_same_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="makes rows of this table the same"):
+        laid(table3, tmp_path, scale=1.5)
+
+
+def test_cells_are_means_over_targets_and_seeds_at_three_views(tmp_path: Path) -> None:
+    found = rendered(table1, tmp_path)
+    arith = entry(found, "Arith")
+    at = [column.title for column in found.sections[0].columns].index("PACS")
+    trials = [trial for trial in laid(table1, tmp_path).trials if trial.algorithm == "arith"]
+    by_seed = [fmean(rises(trial) for trial in trials if trial.seed == seed) for seed in (0, 1)]
+    selected, last, late = (arith.cells[view][at] for view in ("selected", "last", "late"))
+    assert selected.mean == pytest.approx(fmean(by_seed))
+    assert selected.error == pytest.approx(pstdev(by_seed) / 2**0.5)
+    assert last.mean == pytest.approx(fmean(by_seed) - 0.05)
+    assert late.mean == pytest.approx(fmean(by_seed) - 0.025)  # steps 200 and 300 of 301; 100 is in the first third
+    wide = table1.render(Results.open(tmp_path).outcomes, replace(WISH, error="deviation"))
+    assert entry(wide, "Arith").cells["selected"][at].error == pytest.approx(pstdev(by_seed))
+
+
+def test_the_difference_to_the_paper_is_beside_the_number(tmp_path: Path) -> None:
+    ended(laid(table2, tmp_path, Wish(seeds=1)), lambda trial: 0.8 if trial.targets == ("art_painting",) else 0.9)
+    found = table(table2.render(Results.open(tmp_path).outcomes, Wish()).sections[0])
+    row = next(row for row in found.rows if row.algorithm == "Arith, no m, ds")
+    shown = {column: cell.text for column, cell in zip(found.columns, row.cells, strict=True)}
+    assert (shown["A, paper"], shown["A"]) == ("85.9", "80.0 (\N{MINUS SIGN}5.9)")
+    assert (shown["Avg, paper"], shown["Avg"]) == ("86.5", "87.5 (+1.0)")
+
+
+def test_what_was_not_run_shows_the_paper_and_says_so(tmp_path: Path) -> None:
+    text = rendered(table1, tmp_path, Wish(("erm", "arith"), seeds=1)).render()
+    assert "Not run: VLCS, OfficeHome, TerraInc, DomainNet, Avg; the paper's numbers alone." in text
+    hutchinson = next(line for line in text.splitlines() if line.startswith("Hutchinson"))
+    assert re.split(r"\s{2,}", hutchinson) == ["Hutchinson", "83.9", "not run", "76.8", "68.2", "46.6", "41.6", "63.4"]
+
+
+def test_some_of_the_targets_are_no_match_for_the_papers_mean(tmp_path: Path) -> None:
+    found = rendered(table1, tmp_path, Wish(("erm", "irm"), targets="photo,sketch", seeds=1))
+    cell = entry(found, "ERM").cells["selected"][0]
+    assert cell.note == "2 of 4 targets"
+    assert not any(one.pairs for one in found.sections[0].orderings().values())
+
+
+def test_trials_that_diverged_are_said_and_not_averaged(tmp_path: Path) -> None:
+    found = rendered(table2, tmp_path, diverged=lambda trial: trial.algorithm == "maml" and trial.targets == ("photo",))
+    *_, average = entry(found, "MAML, no m, ds").cells["selected"]
+    assert average.note == "2 of 8 failed or diverged"
+    text = found.render()
+    assert "2 of 2 failed or diverged" in text
+
+
+def test_table_1_per_domain_has_a_column_for_every_domain(tmp_path: Path) -> None:
+    found = rendered(table1, tmp_path, Wish(("erm",), seeds=1, per_domain=True))
+    titles = [column.title for column in found.sections[0].columns]
+    assert titles[:6] == ["PACS A", "PACS C", "PACS P", "PACS S", "PACS", "VLCS"]
+    *domains, mean = (cell.mean for cell in entry(found, "ERM").cells["selected"][:5])
+    assert mean == pytest.approx(fmean(domains))
+
+
+def test_averaged_weights_have_a_row_of_their_own_and_no_late_mean(tmp_path: Path) -> None:
+    found = rendered(table4, tmp_path, swad=0.1)
+    plain, averaged = (entry(found, name).cells for name in ("Arith", "Arith + SWAD"))
+    assert averaged["selected"][0].mean == pytest.approx(plain["selected"][0].mean + 0.1)
+    assert averaged["late"][0].mean is None
+    assert "PACS, plain models alone: 3 of 6 pairs in the paper's order, 3 tie (selected)" in found.render("markdown")
+    claim = next(one for one in found.sections[0].tested() if one.better == "Arith + SWAD" and one.worse == "Arith")
+    assert claim.difference.mean == pytest.approx(0.1)
+    assert claim.difference.n == 8
+    assert claim.difference.p == pytest.approx(2 / 2**8)
+
+
+def test_hyperparameters_decide_the_row_and_the_learning_rate_does_not(tmp_path: Path) -> None:
+    comparison = laid(table2, tmp_path, Wish(("arith",), seeds=1), lr=1e-3)
+    ended(comparison)
+    found = table2.render(Results.open(tmp_path).outcomes, Wish())
+    assert [len(one.found) for one in found.sections[0].entries] == [0] * 6 + [4] * 3
+    other = table1.render(Results.open(tmp_path).outcomes, Wish())
+    assert [one.row.name for one in other.sections[0].entries if one.found] == ["Arith"]
+
+
+def test_trials_with_other_settings_are_in_a_table_of_their_own(tmp_path: Path) -> None:
+    ended(laid(table4, tmp_path, Wish(seeds=1)), swad=0.1)
+    other = laid(table4, tmp_path, Wish(("erm",), seeds=1), precision="bf16")
+    ended(other, swad=0.2)
+    ended(replace(other, trials=tuple(replace(trial, batch=7, draw=1) for trial in other.trials)))  # of a search
+    groups = opened(tmp_path)
+    assert list(groups) == ["precision=fp32", "precision=bf16"]
+    assert [len(own) for own in groups.values()] == [32, 8]
+
+
+def test_other_data_stands_in_alone_and_is_marked(tmp_path: Path) -> None:
+    comparison = table2.trials(tiny("toys", ("a", "b", "c")), settings(), Wish(seeds=1), tmp_path)
+    ended(comparison, lambda trial: 0.5)
+    outcomes = Results.open(tmp_path).outcomes
+    found = table2.render(outcomes, Wish())
+    assert "toys stands in for the paper's data" in found.title
+    assert "not comparable" in found.render("markdown")
+    assert table(found.sections[0]).columns == ("a", "b", "c", "Avg, paper", "Avg")
+    assert not any(cell.note for row in table(found.sections[0]).rows for cell in row.cells)
+    both = [*outcomes, replace(outcomes[0], trial=replace(outcomes[0].trial, data="pacs"))]
+    with pytest.raises(InputError, match="toys is none of the paper's data"):
+        table1.render(both, Wish())
+
+
+def test_a_preset_that_is_not_the_tables_and_settings_that_are_not_the_presets_are_named(tmp_path: Path) -> None:
+    ended(laid(table1, tmp_path, Wish(("erm",), seeds=1), "swad", batch=8, precision="bf16"))
+    preset, others = table1.render(Results.open(tmp_path).outcomes, Wish()).notes
+    assert preset == "Measured with preset swad; this table is meant for preset domainbed."
+    assert others.startswith("Not as its preset has it: ")
+    assert {"batch 8 instead of 32", "steps 301 instead of 5001"} < set(others[26:-1].split(", "))
+    assert "precision" not in others
+
+
+def test_table_5_has_the_papers_numbers_and_says_what_is_missing() -> None:
+    text = table5.render(Wish()).render()
+    assert "76.6" in text
+    assert "needs a reader" in text
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_latex_has_as_many_cells_in_every_row_as_columns(name: str, tmp_path: Path) -> None:
+    page = rendered(TABLES[name], tmp_path, swad=0.1 if name == "table4" else None)
+    tables = re.findall(r"\\begin\{tabular\}\{(l?r*)\}\n(.*?)\\end\{tabular\}", page.render("latex"), re.DOTALL)
+    assert len(tables) >= 3
+    for shape, body in tables:
+        rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert rows
+        assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in rows} == {len(shape)}
+        assert not re.search(r"(?<!\\)[_%#]|±|\N{MINUS SIGN}", body)
+        assert body.count("{") == body.count("}")
+
+
+def test_csv_and_json_carry_the_same_numbers(tmp_path: Path) -> None:
+    page = rendered(table2, tmp_path)
+    (section,) = json.loads(page.render("json"))["sections"]
+    lines = list(csv.DictReader(io.StringIO(page.render("csv"))))
+    cells = {
+        (row["name"], cell["column"], view): cell[view]
+        for row in section["rows"]
+        for cell in row["cells"]
+        for view in ("selected", "last", "late")
+    }
+    assert len(lines) == len(cells) == 9 * 5 * 3
+    for line in lines:
+        found = cells[line["row"], line["column"], line["view"]]
+        assert float(line["mean"]) == found["mean"]
+        if line["view"] == "selected":  # as the paper's are
+            assert float(line["difference"]) == found["difference"] == found["mean"] - float(line["paper"])
+        else:
+            assert (line["difference"], found["difference"]) == ("", None)
+        assert {seed: float(line[f"seed {seed}"]) for seed in ("0", "1")} == found["values"]
+        assert create(line["algorithm"]).name in ("maml", "fish", "arith")
+
+
+def test_the_other_views_are_beside_the_selected_one(tmp_path: Path) -> None:
+    found = checkpoints(rendered(table2, tmp_path).sections[0])
+    assert found.columns == ("Avg, paper", "Avg selected", "Avg last", "Avg late")
+
+
+def test_names_are_checked_and_all_is_all_of_them() -> None:
+    assert named(["figure2", "table1"]) == ["table1", "figure2"]
+    assert len(named(["all"])) == 10
+    with pytest.raises(InputError, match='there is no "tabel1" to reproduce: did you mean table1'):
+        named(["tabel1"])
+
+
+@given(st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=9))
+def test_p_is_the_share_of_sign_flips_that_lead_as_far(differences: list[float]) -> None:
+    sums = [sum(sign * abs(d) for sign, d in zip(signs, differences, strict=True))
+            for signs in product((1, -1), repeat=len(differences))]  # fmt: skip
+    expected = sum(abs(one) >= abs(sum(differences)) for one in sums) / len(sums)
+    found = sign_flips(differences)
+    assert found.p == pytest.approx(expected)
+    assert found.p >= found.least - 1e-12
+    assert found.mean == pytest.approx(fmean(differences))
+
+
+def test_many_pairs_are_sampled_to_nearly_the_exact_p() -> None:
+    differences = [1.0] * 14 + [-1.0] * 8
+    ways = _binomial(22)
+    exact = sum(count for total, count in ways.items() if abs(total) >= 6) / 2**22
+    assert sign_flips(differences).p == pytest.approx(exact, abs=0.005)
+
+
+def _binomial(n: int) -> dict[int, int]:
+    counts = {0: 1}
+    for _ in range(n):
+        grown: dict[int, int] = {}
+        for total, count in counts.items():
+            for step in (1, -1):
+                grown[total + step] = grown.get(total + step, 0) + count
+        counts = grown
+    return counts
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.one_of(st.none(), st.integers(0, 4))), max_size=8))
+def test_pairs_that_the_paper_orders_are_counted_one_by_one(rows) -> None:
+    pairs = [(a, b) for a, b in combinations(rows, 2) if a[0] != b[0] and a[1] is not None and b[1] is not None]
+    kept = sum((a[0] > b[0]) == (a[1] > b[1]) and a[1] != b[1] for a, b in pairs)
+    tied = sum(a[1] == b[1] for a, b in pairs)
+    found = ordering([row[0] for row in rows], [row[1] for row in rows])
+    assert (found.pairs, found.kept, found.tied) == (len(pairs), kept, tied)
+
+
+def test_the_surface_of_figure_3_is_that_of_one_kept_model(tmp_path: Path) -> None:
+    data = stripes("abcd")
+    quick = resolve("quick", device="cpu", given={"steps": 20, "input_size": 8})
+    comparison = figure3.trials(data, quick, Wish(targets="a,d"), tmp_path)
+    assert [trial.targets for trial in comparison.trials] == [("d",)]
+    results = comparison.run(Engine(), lambda trial, event: None)
+    files = figure3.render(results.outcomes, data, points=3).write(tmp_path / "out")
+    assert [file.name for file in files] == ["figure3.txt", "figure3.svg", "figure3.png"]
+    assert files[2].read_bytes().startswith(b"\x89PNG")
+    measured = figure4.render(figure3.trained(results.outcomes[0], data))
+    assert "of the domains a, b, c in Adam's first moment" in measured.notes[1]

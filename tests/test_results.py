@@ -1,0 +1,57 @@
+"""The published results are what the records say."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+from made_paper import ended, settings, tiny
+
+from domainwise.errors import InputError
+from domainwise.paper import table4
+from domainwise.paper.rows import Wish
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results" / "pacs"
+MADE = runpy.run_path(str(ROOT / "docs" / "make_results.py"))
+HOW = "run python docs/make_results.py"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    trials = table4.trials(tiny(), settings("swad"), Wish(("erm", "arith"), seeds=2), tmp_path / "pacs")
+    ended(trials, lambda trial: 0.80 + 0.02 * (trial.algorithm == "arith"), swad=0.05)
+    (tmp_path / "pacs" / "about.json").write_text(json.dumps({"Date": "2026-01-02", "Device": "a fast one"}))
+    return tmp_path / "pacs"
+
+
+def test_the_page_has_every_view_per_target_and_where_it_is_from(folder: Path) -> None:
+    page = MADE["page"](folder)
+    assert "| Arith | 82.0 ± 0.0 | 82.0 ± 0.0 | 82.0 ± 0.0 | 82.0 ± 0.0 |" in page.replace("_", "").replace("*", "")
+    assert "| Arith | 77.0 ± 0.0 |" in page.replace("_", "").replace("*", "")  # at the last evaluation
+    assert "| PACS: Arith above ERM | +1.8 | +2.0 (n = 8, p = 0.0078) |" in page
+    assert "| Date | 2026-01-02 |" in page
+    assert "| Device | a fast one |" in page
+    assert "MLDG" not in page  # was not run
+
+
+def test_the_readme_gets_the_means_between_its_marks(folder: Path) -> None:
+    block = MADE["block"](folder)
+    assert "| algorithm | PACS, paper | PACS selected | PACS last | PACS late |" in block
+    readme = f"before\n{MADE['BEGIN']}\nold\n{MADE['END']}\nafter\n"
+    once = MADE["replaced"](readme, block)
+    assert once.startswith("before\n")
+    assert once.endswith("after\n")
+    assert "old" not in once
+    assert MADE["replaced"](once, block) == once
+    with pytest.raises(InputError, match=r"README\.md has no place for the results"):
+        MADE["replaced"]("nothing", block)
+
+
+@pytest.mark.skipif(not RESULTS.is_dir(), reason="there are no published results yet")
+def test_the_published_results_are_what_the_records_say() -> None:
+    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == MADE["page"](RESULTS), HOW
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert MADE["replaced"](readme, MADE["block"](RESULTS)) == readme, HOW
