@@ -81,7 +81,7 @@ def _weights(domains: int, axes: Axes) -> None:
         for leg, weight in zip(strategy.deal(range(domains)), strategy.weights(domains), strict=True):
             box = (left + 0.04, row - 0.36)
             fill = Rectangle(
-                box, len(leg) - 0.08, 0.72, facecolor=LOOKS[name], alpha=0.12 + 0.5 * weight, edgecolor="none"
+                box, len(leg) - 0.08, 0.72, facecolor=LOOKS[name], alpha=0.1 + 0.3 * weight, edgecolor="none"
             )
             axes.add_patch(fill)
             axes.text(left + len(leg) / 2, row, f"{weight:.2g}", ha="center", va="center")

@@ -11,7 +11,7 @@ from domainwise.cli import options as o
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that demo, compare, sweep or run writes to.")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The file.  [default: FOLDER/report.html]")
+        Path | None, typer.Option("-o", "--output", help="The file; FOLDER/report.html if none is given.")
     ] = None,
     select: o.Select = None,
     format: o.TableFormat = o.Format.table,

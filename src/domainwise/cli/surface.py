@@ -19,7 +19,7 @@ def surface(
     output: Annotated[Path, typer.Option("-o", "--output", help="The picture, an SVG file.")],
     domains: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="Three domains to walk over.  [default: the first three sources]"),
+        typer.Option(metavar="A,B,C", help="Three domains to walk over; the first three sources if none are given."),
     ] = None,
     models: Annotated[
         str | None,
