@@ -16,7 +16,7 @@ from domainwise.sweep.engine import Engine
 from domainwise.sweep.execute import execute
 from domainwise.sweep.given import Place
 from domainwise.sweep.how import How
-from domainwise.sweep.pack import fitting
+from domainwise.sweep.pack import Many, fitting
 from domainwise.sweep.plan import plan
 from domainwise.sweep.processes import Processes
 from domainwise.trial import Trial
@@ -49,7 +49,7 @@ def trials(text: str = "erm,fish", **given: object) -> list[Trial]:
     return plan(DATA, parse(text), [("c",)], [0], resolve(given={"steps": 12, "evaluate_every": 4, **given}))
 
 
-def run(packed: list[Trial], folder: Path, timeout: float | None = None, room: int = 3) -> dict[str, dict[str, Any]]:
+def run(packed: list[Trial], folder: Path, timeout: float | None = None, room: Many = 3) -> dict[str, dict[str, Any]]:
     found = {}
 
     def watch(trial: Trial, event: dict[str, Any]) -> None:
@@ -72,10 +72,11 @@ def written(folder: Path, text: str, always: bool) -> str:
     return f"{file}:Lost"
 
 
-def test_trials_that_share_a_process_come_out_as_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("room", [3, "auto"])
+def test_trials_that_share_a_process_come_out_as_alone(tmp_path: Path, room: Many) -> None:
     """Those with dropout would disturb others, and wait until they have a process to themselves."""
     packed = [*trials(), *(replace(trial, dropout=0.5) for trial in trials("coral,vrex"))]
-    assert as_alone(packed, run(packed, tmp_path / "packed"), tmp_path / "alone")
+    assert as_alone(packed, run(packed, tmp_path / "packed", room=room), tmp_path / "alone")
 
 
 @pytest.mark.parametrize("always", [False, True])
