@@ -22,6 +22,7 @@ from domainwise.cli.show import show
 from domainwise.cli.status import status
 from domainwise.cli.surface import surface
 from domainwise.cli.sweep import sweep
+from domainwise.cli.tensorboard import tensorboard
 
 app = typer.Typer(
     help="Domain generalization: train on several source domains, work on one nobody has seen.",
@@ -30,8 +31,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    demo, compare, sweep, run, status, report, show, surface, balance, inspect, algorithms, bench, import_domainbed,
-    export_domainbed,
+    demo, compare, sweep, run, status, report, show, surface, balance, tensorboard, inspect, algorithms, bench,
+    import_domainbed, export_domainbed,
 )  # fmt: skip
 for command in COMMANDS:
     app.command()(command)
