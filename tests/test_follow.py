@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from made_data import stripes
 from made_many import finished
+from test_docs import ROOT, blocks
 
+import domainwise
 from domainwise import InputError, compare, following
 from domainwise.algorithms import parse
 from domainwise.following import follow
@@ -16,6 +21,7 @@ from domainwise.results import outcomes
 from domainwise.settings import resolve
 from domainwise.sweep.plan import plan
 from domainwise.sweep.status import write_plan
+from domainwise.tensorboard import run_name, scalars
 from domainwise.trial import Trial
 
 DATA = stripes()
@@ -148,3 +154,40 @@ def test_trials_that_are_being_run_are_followed_to_their_end(tmp_path: Path) -> 
 def test_a_folder_of_others_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a folder that domainwise has worked in"):
         follow(tmp_path)
+
+
+@pytest.fixture
+def recipes() -> dict[str, Any]:
+    """The functions of the page on tracking."""
+    defined: dict[str, Any] = {"dw": domainwise}
+    for block in blocks(ROOT / "docs" / "tracking.md", "python"):
+        if block.startswith("def "):
+            exec(block, defined)
+    return defined
+
+
+def sent(folder: Path) -> list[tuple[str, int, dict[str, float]]]:
+    return sorted((run_name(trial), record["step"], scalars(trial, record)) for trial, record in follow(folder))
+
+
+def test_the_recipe_for_weights_and_biases_sends_every_record_once(folder: Path, recipes, monkeypatch) -> None:
+    wandb = MagicMock()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    made: list[MagicMock] = []
+    wandb.init.side_effect = lambda **given: made.append(MagicMock(given=given)) or made[-1]
+    recipes["to_wandb"](folder, "mine")
+    got = [(run.given["name"], call.kwargs["step"], call.args[0]) for run in made for call in run.log.call_args_list]
+    assert sorted(got) == sent(folder)
+    assert all(run.finish.call_count == 1 for run in made)
+
+
+def test_the_recipe_for_mlflow_sends_every_number_once(folder: Path, trials, recipes, monkeypatch) -> None:
+    mlflow = MagicMock()
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    client = mlflow.MlflowClient.return_value
+    client.create_run.side_effect = lambda where, run_name: MagicMock(**{"info.run_id": run_name})
+    recipes["to_mlflow"](folder, "mine")
+    got = {(*call.args[:2], call.kwargs["step"]): call.args[2] for call in client.log_metric.call_args_list}
+    assert got == {(run, tag, step): value for run, step, found in sent(folder) for tag, value in found.items()}
+    assert client.log_metric.call_count == len(got)
+    assert {call.args[0] for call in client.set_terminated.call_args_list} == {run_name(trial) for trial in trials}
