@@ -68,6 +68,14 @@ def test_ray_that_is_not_installed_is_a_sentence(tmp_path: Path, monkeypatch: py
         run(one_trial(tmp_path), RayEngine())
 
 
+@needs_ray
+def test_trials_ask_ray_for_their_share_of_a_gpu() -> None:
+    assert RayEngine(threads=2, device="cpu", per_gpu=4).needs == {"num_cpus": 2}
+    assert RayEngine(threads=2, device="cuda", per_gpu=4).needs == {"num_cpus": 2, "num_gpus": 0.25}
+    assert RayEngine(device="cuda", per_gpu="auto").needs == {"num_cpus": 1, "num_gpus": 1}
+    assert RayEngine(device="cuda:1").how.device == "cuda"
+
+
 @pytest.mark.parametrize("missing", ["output folder", "data"])
 def test_what_a_node_does_not_see_is_a_sentence_that_names_the_node(tmp_path: Path, missing: str) -> None:
     (trial,) = one_trial(tmp_path).trials

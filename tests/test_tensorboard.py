@@ -104,6 +104,17 @@ def test_called_again_it_adds_what_is_new_and_nothing_else(folder: Path, trials:
         assert all(len(steps) == len(dict(steps)) for steps in found.values())
 
 
+def test_a_point_that_a_kill_has_cut_is_written_again_and_no_other(folder: Path, trials: list[Trial]) -> None:
+    (folder / "trials" / trials[0].id / "result.json").unlink()
+    write(folder, folder / "logs")
+    run = folder / "logs" / run_name(trials[0])
+    whole = points(run)
+    (file,) = run.iterdir()
+    file.write_bytes(file.read_bytes()[:-5])
+    assert write(folder, folder / "logs").points == 1
+    assert points(run) == whole
+
+
 def test_a_loss_that_is_not_finite_is_a_point_that_is_not_a_number(folder: Path, trials: list[Trial]) -> None:
     file = folder / "trials" / trials[0].id / "records.jsonl"
     record = {**json.loads(file.read_text().splitlines()[0]), "loss": None}

@@ -53,6 +53,17 @@ class RayEngine:
         if self.address is not None:
             _reachable(self.address)
 
+    @property
+    def needs(self) -> dict[str, float]:
+        """Of one trial, which is a process of its own here."""
+        share = 1 if self.per_gpu == "auto" else 1 / self.per_gpu
+        return {"num_cpus": self.threads, **({} if self.how.device == "cpu" else {"num_gpus": share})}
+
+    @property
+    def how(self) -> How:
+        kind = self.device.partition(":")[0]  # Ray chooses which of the GPUs, and a process sees no other
+        return How(kind, self.fast, self.keep, self.snapshots)
+
     def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         if not trials:
             return
@@ -81,11 +92,8 @@ class RayEngine:
     def _some(self, trials: Sequence[Trial], parked: Path, folder: Path, watch: Watch) -> None:
         import ray
 
-        share = 1 if self.per_gpu == "auto" else 1 / self.per_gpu  # here every trial is a process of its own
-        gpus = {} if self.device == "cpu" else {"num_gpus": share}
-        task = ray.remote(max_retries=RETRIES, num_cpus=self.threads, **gpus)(attend)
-        how = How(self.device, self.fast, self.keep, self.snapshots).to_json()
-        terms = (str(parked), str(folder), how, self.threads, self.timeout)
+        task = ray.remote(max_retries=RETRIES, **self.needs)(attend)
+        terms = (str(parked), str(folder), self.how.to_json(), self.threads, self.timeout)
         running = {task.remote(trial.to_json(), *terms): trial for trial in trials}
         while running:
             done, _ = ray.wait(list(running), num_returns=1)
