@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from domainwise import InputError, compare
 from domainwise.api import Comparison, Results, prepare
 from domainwise.settings import resolve
 from domainwise.sweep import ray as on_ray
+from domainwise.sweep.claims import read
 from domainwise.sweep.folder import opened
 from domainwise.sweep.how import How
 from domainwise.sweep.ray import RayEngine, attend, park
@@ -125,11 +126,12 @@ class Cluster:
         }  # fmt: skip
         port = self.address.partition(":")[2]
         self.nodes = [self._node(HEAD, "--head", f"--port={port}", "--include-dashboard=false")]
-        self._await_head()
+        self._await(self._answers)
 
     def join(self, *within: str) -> None:
         """A second node, ``within`` a command that changes what it sees."""
         self.nodes.append(self._node(OTHER, f"--address={self.address}", within=within))
+        self._await(lambda: "Ray runtime started" in (self.folder / f"node-{OTHER}.log").read_text())
 
     def _node(self, ip: str, *options: str, within: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
         start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
@@ -137,14 +139,16 @@ class Cluster:
         with (self.folder / f"node-{ip}.log").open("wb") as log:
             return subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
 
-    def _await_head(self) -> None:
+    def _await(self, happened: Callable[[], object]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not happened():
+            assert time.monotonic() < end, self.said()
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
         host, _, port = self.address.partition(":")
-        for _ in range(600):
-            with socket.socket() as trying:
-                if trying.connect_ex((host, int(port))) == 0:
-                    return
-            time.sleep(0.1)
-        raise AssertionError((self.folder / f"node-{HEAD}.log").read_text())
+        with socket.socket() as trying:
+            return trying.connect_ex((host, int(port))) == 0
 
     def sweep(self, name: str, *asked: str) -> subprocess.Popen[bytes]:
         command = ["sweep", "--data", "digits", "--algorithms", "erm", "--draws", "1", *asked]
@@ -167,6 +171,15 @@ class Cluster:
             assert time.monotonic() < end, self.said()
             time.sleep(0.05)
 
+    def wait_for_work_on(self, node: subprocess.Popen[bytes]) -> None:
+        """Until a trial is being run by one of its processes."""
+
+        def at_work() -> set[int]:
+            claims = [read(path) for path in self.folder.glob("out/claims/[!.]*")]
+            return {claim["process"] for claim in claims if claim} & set(descendants(node.pid))
+
+        self._await(at_work)
+
     def said(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
@@ -183,7 +196,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 @pytest.mark.parametrize(
     ("count", "asked"),
     [
-        (12, ["--seeds", "2", "--steps", "60"]),
+        (12, ["--seeds", "2", "--steps", "100"]),
         pytest.param(
             50, ["--seeds", "10", "--targets", "15,30,45,60,75", "--steps", "200"],
             marks=[pytest.mark.slow, pytest.mark.timeout(1800)],
@@ -196,8 +209,10 @@ def test_a_node_and_the_driver_die_and_nothing_is_lost_or_done_twice(
     cluster.join()
     first = cluster.sweep("first.log", *asked)
     cluster.wait_for(count // 4, first)
+    cluster.wait_for_work_on(cluster.nodes[1])
     kill(cluster.nodes[1])
     cluster.wait_for(count // 2, first)
+    cluster.wait_for_work_on(cluster.nodes[0])
     first.kill()
     first.wait()
     before = cluster.results()
