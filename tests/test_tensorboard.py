@@ -70,8 +70,9 @@ def test_every_number_of_a_real_run_is_read_back_and_its_average_too(tmp_path: P
             told(f"validation loss/{name}", name, "loss", bool(averaged))
     for name, outcome in zip(("reported", "reported ema(decay=0.9)"), results.outcomes, strict=True):
         chosen = outcome.result["selected"]
+        assert found.pop(f"{name}/selected step") == [(9, chosen["step"])]
         for kind in ("validation", "target"):
-            assert found.pop(f"{name}/{kind} accuracy") == [(chosen["step"], pytest.approx(chosen[kind]))]
+            assert found.pop(f"{name}/{kind} accuracy") == [(9, pytest.approx(chosen[kind]))]
     assert not found
 
 
@@ -96,8 +97,8 @@ def test_called_again_it_adds_what_is_new_and_nothing_else(folder: Path, trials:
     counts = [write(folder, folder / "logs").points]
     file.write_text("".join(lines))
     counts += [write(folder, folder / "logs").points for _ in range(2)]
-    tags = 8  # of a record; and two numbers are reported once
-    assert counts == [(3 * 10 + 4) * tags + 4 * 2, 6 * tags, 0]
+    tags = 8  # of a record; and three numbers are reported once
+    assert counts == [(3 * 10 + 4) * tags + 4 * 3, 6 * tags, 0]
     for trial in trials:
         found = points(folder / "logs" / run_name(trial))
         assert [step for step, _ in found["training loss"]] == list(range(0, 300, 30))

@@ -70,16 +70,14 @@ class Board:
 
     def report(self, outcome: Outcome) -> None:
         """The settings and the numbers that count, which TensorBoard shows side by side."""
-        chosen = outcome.result["selected"]
-        if chosen is None:
-            return
-        new = self._new(outcome.trial, chosen["step"], reported(outcome))
+        trial, step = outcome.trial, outcome.result["step"]
+        new = self._new(trial, step, reported(outcome))
         if not new:
             return
-        if outcome.trial.id in self.writers:  # of several files TensorBoard reads the newest only
-            self.writers.pop(outcome.trial.id).close()
-        with self._opened(outcome.trial) as writer:
-            writer.add_hparams(hyperparameters(outcome.trial), new, run_name=".", global_step=chosen["step"])
+        if trial.id in self.writers:  # TensorBoard does not come back to a file when there is a newer one
+            self.writers.pop(trial.id).close()
+        with self._opened(trial) as writer:
+            writer.add_hparams(hyperparameters(trial), new, run_name=".", global_step=step)
 
     def _new(self, trial: Trial, step: int, points: Mapping[str, float]) -> dict[str, float]:
         if trial.id not in self.known:
@@ -121,7 +119,8 @@ def _of_domains(trial: Trial, record: Record) -> dict[str, float]:
             found[f"target accuracy/{name}"] = target_accuracy(record, [name], trial.test)
         else:
             found[f"validation accuracy/{name}"] = parts["holdout"]["accuracy"]
-            found[f"validation loss/{name}"] = _number(parts["holdout"].get("loss"))
+            if "loss" in parts["holdout"]:  # not where the records are DomainBed's
+                found[f"validation loss/{name}"] = _number(parts["holdout"]["loss"])
     return found
 
 
@@ -130,12 +129,14 @@ def _number(value: float | None) -> float:
 
 
 def reported(outcome: Outcome) -> dict[str, float]:
-    """Of the model that was selected, and of its average."""
+    """Of the model that was selected, and of the average that was; nothing of a trial that came to no good end."""
     models = {"reported": outcome.result, **{f"reported {k}": v for k, v in outcome.result["averages"].items()}}
+    names = {"validation": "validation accuracy", "target": "target accuracy", "step": "selected step"}
     return {
-        f"{name}/{kind} accuracy": result["selected"][kind]
+        f"{name}/{names[key]}": result["selected"][key]
         for name, result in models.items()
-        for kind in ("validation", "target")
+        if result["selected"]
+        for key in names
     }
 
 
