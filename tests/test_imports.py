@@ -23,7 +23,7 @@ LAYERS = [
     {"loop", "evaluate", "checkpoint", "bench"},
     {"runs"},
     {"sweep"},
-    {"analysis", "report", "domainbed"},
+    {"analysis", "report", "domainbed", "following", "tensorboard"},
     {"api", "testing"},
     {"paper"},
     {"cli"},

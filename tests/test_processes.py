@@ -109,6 +109,8 @@ def test_there_is_a_process_for_each_gpu_unless_one_is_named(monkeypatch: pytest
     assert [(place.how.device, place.room) for place in every.places] == [("cuda:0", 3), ("cuda:1", 3)]
     assert [(place.how.device, place.room) for place in one.places] == [("cuda:1", "auto")]
     assert (every.at_once, one.at_once, Engine(processes=5).at_once) == (6, 4, 5)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)  # as where a cluster is started from
+    assert Engine(device="cuda").at_once == 1
 
 
 @pytest.mark.parametrize(("free", "room"), [(90, 4), (25, 3), (14, 2), (10, 1), (0, 1)])

@@ -1,117 +1,112 @@
-"""A cluster of two nodes on this machine, each in processes of its own."""
-
 from __future__ import annotations
 
 import os
 import re
-import secrets
-import signal
+import shutil
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+from made_cluster import PATIENCE, SOURCE, Cluster, kill
 from made_data import stripes
 
 from domainwise import InputError, compare
-from domainwise.api import Results, prepare
+from domainwise.api import Comparison, Results, prepare
 from domainwise.settings import resolve
-from domainwise.sweep.ray import RayEngine
+from domainwise.sweep import ray as on_ray, work
+from domainwise.sweep.execute import DeviceLost
+from domainwise.sweep.folder import opened
+from domainwise.sweep.how import How
+from domainwise.sweep.ray import RayEngine, attend, park
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-HEAD, OTHER = "127.0.0.2", "127.0.0.3"
+
+
+def one_trial(folder: Path) -> Comparison:
+    return prepare(stripes(), "erm", targets="c", seeds=1, settings=resolve(given={"steps": 8}), output=folder)
+
+
+def run(comparison: Comparison, engine: RayEngine) -> Results:
+    return comparison.run(engine, lambda trial, event: None)
 
 
 @needs_ray
-def test_a_cluster_that_is_not_there_is_a_sentence_at_once(tmp_path: Path) -> None:
-    comparison = prepare(stripes(), "erm", targets="c", seeds=1, output=tmp_path)
-    with pytest.raises(InputError, match=r"no Ray cluster to be reached at 127.0.0.2:1 "):
-        comparison.run(RayEngine("127.0.0.2:1"), lambda trial, event: None)
+@pytest.mark.parametrize("address", ["127.0.0.2:1", "ray://127.0.0.2:1", "nowhere.invalid:6379"])
+def test_a_cluster_that_is_not_there_is_a_sentence_at_once(tmp_path: Path, address: str) -> None:
+    with pytest.raises(InputError, match=rf"no Ray cluster to be reached at {address} "):
+        run(one_trial(tmp_path), RayEngine(address))
+
+
+@needs_ray
+@pytest.mark.parametrize("address", ["auto", "somewhere"])
+def test_an_address_that_leads_nowhere_is_a_sentence(tmp_path: Path, address: str) -> None:
+    """In a process of its own, without a token: Ray looks for it once, when it is imported."""
+    command = ["sweep", "--data", "digits", "--algorithms", "erm", "--steps", "2", "-o", "out", "--engine", "ray"]
+    environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": SOURCE}
+    end = subprocess.run([sys.executable, "-m", "domainwise", *command, "--address", address],
+                         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)  # fmt: skip
+    assert end.returncode == 2
+    last = end.stderr.splitlines()[-1]
+    assert last.startswith(f"domainwise: cannot connect to Ray at {address}: ")
+    assert "Traceback" not in end.stderr
 
 
 def test_ray_that_is_not_installed_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    comparison = prepare(stripes(), "erm", targets="c", seeds=1, output=tmp_path)
-    with pytest.raises(InputError, match="pip install 'domainwise"):
-        comparison.run(RayEngine(), lambda trial, event: None)
+    with pytest.raises(InputError, match=r"pip install 'domainwise\[ray\]'"):
+        run(one_trial(tmp_path), RayEngine())
 
 
-def descendants(process: int) -> list[int]:
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:  # it has ended
-            continue
-    found, new = [], [process]
-    while new:
-        found += new
-        new = [child for child, parent in parents.items() if parent in new]
-    return found
+@needs_ray
+def test_trials_ask_ray_for_their_share_of_a_gpu() -> None:
+    assert RayEngine(threads=2, device="cpu", per_gpu=4).needs == {"num_cpus": 2}
+    assert RayEngine(threads=2, device="cuda", per_gpu=4).needs == {"num_cpus": 2, "num_gpus": 0.25}
+    assert RayEngine(device="cuda", per_gpu="auto").needs == {"num_cpus": 1, "num_gpus": 1}
+    assert RayEngine(device="cuda:1").how.device == "cuda"
 
 
-def kill(node: subprocess.Popen[bytes]) -> None:
-    for process in descendants(node.pid):
-        try:
-            os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    node.wait()
+@pytest.fixture
+def node(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """What a node makes of a trial, with whatever it sees otherwise than the driver."""
+    (trial,) = one_trial(tmp_path).trials
+    with opened(tmp_path, stripes()):
+        seen = {"parked": str(park(stripes(), tmp_path)), "folder": str(tmp_path)}
+    return lambda **other: attend(trial.to_json(), **seen | other, how=How().to_json(), threads=1, timeout=None)
 
 
-class Cluster:
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind((HEAD, 0))
-            self.address = f"{HEAD}:{free.getsockname()[1]}"
-        self.folder = folder
-        self.environment = {
-            **os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32),
-            "RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "3",
-            "RAY_enable_open_telemetry": "0", "RAY_USAGE_STATS_ENABLED": "0",
-        }  # fmt: skip
-        port = self.address.partition(":")[2]
-        self.nodes = [self._node(HEAD, "--head", f"--port={port}", "--include-dashboard=false")]
-        self._await_head()
-        self.nodes.append(self._node(OTHER, f"--address={self.address}"))
+@pytest.mark.parametrize(("place", "name"), [("folder", "output folder"), ("parked", "data")])
+def test_what_a_node_does_not_see_is_a_sentence_that_names_the_node(
+    node: Callable[..., dict[str, Any]], tmp_path: Path, place: str, name: str
+) -> None:
+    told = node(**{place: "/not/here"})["wrong"]
+    assert told.startswith(f"the {name} ")
+    assert f"the node {socket.gethostname()}" in told
+    assert not (tmp_path / "trials").exists()
 
-    def _node(self, ip: str, *options: str) -> subprocess.Popen[bytes]:
-        command = ["-m", "ray.scripts.scripts", "start", "--block", f"--node-ip-address={ip}", "--num-cpus=1", *options]
-        with (self.folder / f"node-{ip}.log").open("wb") as log:
-            return subprocess.Popen([sys.executable, *command], env=self.environment, stdout=log, stderr=log)
 
-    def _await_head(self) -> None:
-        host, _, port = self.address.partition(":")
-        for _ in range(600):
-            with socket.socket() as trying:
-                if trying.connect_ex((host, int(port))) == 0:
-                    return
-            time.sleep(0.1)
-        raise AssertionError((self.folder / f"node-{HEAD}.log").read_text())
+def test_a_node_that_cannot_write_says_so_and_no_trial_has_failed(node, tmp_path: Path, monkeypatch) -> None:
+    def full(*given: object) -> None:
+        raise InputError("cannot write to out: No space left on device")
 
-    def sweep(self, name: str) -> subprocess.Popen[bytes]:
-        command = ["sweep", "--data", "digits", "--algorithms", "erm", "--draws", "1", "--seeds", "2", "--steps", "200"]
-        where = ["--engine", "ray", "--address", self.address, "--device", "cpu", "-o", "out"]
-        with (self.folder / name).open("wb") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "domainwise", *command, *where],
-                env=self.environment, cwd=self.folder, stdout=log, stderr=log,
-            )  # fmt: skip
+    monkeypatch.setattr(work, "work", full)
+    assert node() == {"wrong": f"on the node {socket.gethostname()}: cannot write to out: No space left on device"}
+    assert not list(tmp_path.glob("trials/*/result.json"))
 
-    def done(self) -> int:
-        return len(list((self.folder / "out" / "trials").glob("*/result.json")))
 
-    def wait_for(self, count: int, driver: subprocess.Popen[bytes]) -> None:
-        end = time.monotonic() + 120
-        while self.done() < count:
-            well = driver.poll() is None and time.monotonic() < end
-            assert well, "\n".join(path.read_text() for path in self.folder.glob("*.log"))
-            time.sleep(0.05)
+def test_a_process_whose_device_is_lost_ends_and_no_trial_has_failed(node, tmp_path: Path, monkeypatch) -> None:
+    def lost(*given: object) -> None:
+        raise DeviceLost("the device can no longer be used")
+
+    monkeypatch.setattr(work, "work", lost)
+    monkeypatch.setattr(on_ray.os, "_exit", sys.exit)
+    with pytest.raises(SystemExit):
+        node()
+    assert not list(tmp_path.glob("trials/*/result.json"))
 
 
 @pytest.fixture
@@ -123,31 +118,84 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @needs_ray
-@pytest.mark.slow
-def test_a_node_and_the_driver_die_and_nothing_is_lost_or_done_twice(cluster: Cluster) -> None:
-    first = cluster.sweep("first.log")
-    cluster.wait_for(3, first)
+@pytest.mark.parametrize(
+    ("count", "asked"),
+    [
+        (12, ["--seeds", "2", "--steps", "100"]),
+        pytest.param(
+            50, ["--seeds", "10", "--targets", "15,30,45,60,75", "--steps", "200"],
+            marks=[pytest.mark.slow, pytest.mark.timeout(1800)],
+        ),
+    ],
+)  # fmt: skip
+def test_a_node_and_the_driver_die_and_nothing_is_lost_or_done_twice(
+    cluster: Cluster, count: int, asked: list[str]
+) -> None:
+    cluster.join()
+    first = cluster.sweep("first.log", *asked)
+    cluster.wait_for(count // 4, first)
+    cluster.wait_for_work_on(cluster.nodes[1])
     kill(cluster.nodes[1])
-    cluster.wait_for(6, first)
+    cluster.wait_for(count // 2, first)
+    cluster.wait_for_work_on(cluster.nodes[0])
     first.kill()
     first.wait()
-    before = {path: path.stat().st_mtime_ns for path in cluster.folder.glob("out/trials/*/result.json")}
-    assert cluster.sweep("second.log").wait() == 0, (cluster.folder / "second.log").read_text()
+    before = cluster.results()
+    second = cluster.sweep("second.log", *asked)
+    cluster.wait_for(count, second)
+    assert second.wait(PATIENCE) == 0, cluster.said()
     results = Results.open(cluster.folder / "out")
-    assert len(results.outcomes) == 12
+    assert len(results.outcomes) == count
     assert not results.troubled
-    assert all(path.stat().st_mtime_ns == stamp for path, stamp in before.items())
-    said = [line for name in ("first.log", "second.log") for line in (cluster.folder / name).read_text().splitlines()]
-    told = [found[1] for line in said if (found := re.match(r"\[\d+/\d+\] (.*seed \d):", line))]
+    assert {path: stamp for path, stamp in cluster.results().items() if path in before} == before
+    told = re.findall(r"^\[\d+/\d+\] (.*seed \d):", cluster.said(), re.MULTILINE)
     assert len(told) == len(set(told))
+    for outcome in results.outcomes:
+        steps = [record["step"] for record in outcome.records()]
+        assert steps == sorted(set(steps))
+        assert steps[-1] == outcome.trial.steps - 1
 
 
 @needs_ray
-@pytest.mark.slow
 def test_a_cluster_started_for_you_gives_the_same_numbers(tmp_path: Path) -> None:
     settings = resolve(given={"steps": 8})
     ask = {"targets": "c", "seeds": 2}
     comparison = prepare(stripes(), "erm", **ask, settings=settings, output=tmp_path / "ray")
-    apart = comparison.run(RayEngine(processes=2), lambda trial, event: None)
+    apart = run(comparison, RayEngine(processes=2, snapshots=1))
     here = compare(stripes(), "erm", **ask, steps=8, output=tmp_path / "here")
     assert [one.result["selected"] for one in apart.outcomes] == [one.result["selected"] for one in here.outcomes]
+    assert all((outcome.folder / "snapshots").is_dir() for outcome in apart.outcomes)
+
+
+@needs_ray
+def test_data_that_the_nodes_do_not_see_end_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_ray, "park", lambda data, folder: tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"the data of .*elsewhere cannot be read on the node .* \(--cache\)"):
+        run(one_trial(tmp_path / "out"), RayEngine())
+
+
+def without(folder: Path) -> tuple[str, ...]:
+    """What to put before a command that shall see an empty folder there."""
+    return ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(folder))
+
+
+def can_hide_folders() -> bool:
+    folder = Path(__file__).parent
+    return (
+        bool(shutil.which("unshare")) and not subprocess.run([*without(folder), "true"], capture_output=True).returncode
+    )
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.skipif(not can_hide_folders(), reason="folders cannot be hidden from a process here")
+@pytest.mark.parametrize(("hidden", "sentence"), [("out", "the output folder .*"), ("out/data", "the data of .*")])
+def test_a_node_that_does_not_see_a_folder_ends_the_sweep_with_a_sentence(
+    cluster: Cluster, hidden: str, sentence: str
+) -> None:
+    assert cluster.sweep("first.log", "--seeds", "1", "--targets", "75", "--steps", "2").wait() == 0, cluster.said()
+    cluster.join(*without(cluster.folder / hidden))
+    assert cluster.sweep("second.log", "--seeds", "4", "--steps", "200").wait() == 2
+    said = (cluster.folder / "second.log").read_text()
+    assert re.fullmatch(f"domainwise: {sentence}the node {socket.gethostname()}.*", said.splitlines()[-1])
+    assert "Traceback" not in said

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from domainwise.data.domains import Domains as Domains, domains as domains
     from domainwise.data.folders import folders as folders
     from domainwise.errors import InputError as InputError
+    from domainwise.following import follow as follow
     from domainwise.meta import MetaOptimizer as MetaOptimizer
     from domainwise.model import Model as Model, load as load
     from domainwise.network import Network as Network
@@ -46,6 +47,7 @@ _HOME = {
     "Model": "model",
     "load": "model",
     "average_runs": "runs",
+    "follow": "following",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

@@ -23,6 +23,7 @@ from domainwise.cli.show import show
 from domainwise.cli.status import status
 from domainwise.cli.surface import surface
 from domainwise.cli.sweep import sweep
+from domainwise.cli.tensorboard import tensorboard
 
 app = typer.Typer(
     help="Domain generalization: train on several source domains, work on one nobody has seen.",
@@ -31,7 +32,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    demo, compare, sweep, run, status, report, reproduce, show, surface, balance, inspect, algorithms, bench,
+    demo, compare, sweep, run, status, report, reproduce, show, surface, balance, tensorboard, inspect, algorithms,
+    bench,
     import_domainbed, export_domainbed,
 )  # fmt: skip
 for command in COMMANDS:

@@ -76,7 +76,7 @@ class Job:
         return self.comparison.folder / "report.html"
 
     def _engine(self) -> Engine:
-        device = device_named(self.device)
+        device = device_named(self.device, elsewhere=self.engine == EngineName.ray)
         threads = self.threads or threads_for(self.comparison.trials[0].network)
         if self.processes and device != "cpu":
             raise InputError("--processes is for a CPU; on a GPU, --per-gpu says how many trials run side by side")
@@ -177,13 +177,16 @@ def counts(trials: Sequence[Any]) -> str:
     return f"{', '.join(algorithms)}; target {', '.join(targets)}; {len(seeds)} seed{'s' * (len(seeds) > 1)}{searched}"
 
 
-def device_named(text: str) -> str:
+def device_named(text: str, *, elsewhere: bool = False) -> str:
+    """``elsewhere``: on other machines, which may have what this one has not."""
     if text == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(text)
     except RuntimeError as error:
         raise InputError(f'"{text}" is no device: use cpu, cuda, cuda:1 or auto') from error
+    if elsewhere:
+        return text
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
         raise InputError(f'"{text}" is not here: torch sees {torch.cuda.device_count()} GPUs; use --device cpu')
     return text

@@ -56,7 +56,7 @@ def sweep(
     from domainwise.cli.job import Job, device_named, many
     from domainwise.cli.reading import Ask, read
 
-    device = device_named(device)
+    device = device_named(device, elsewhere=engine == o.Engine.ray)
     ask = Ask(preset, network, weights, steps, batch, size, evaluate_every, balanced, precision, device, set)
     domains, settings = read(data, ask, cache, skip_corrupt, quiet)
     comparison = prepare(

@@ -63,7 +63,8 @@ class Engine:
 
     @property
     def at_once(self) -> int:
-        return sum(place.most for place in self.places)
+        """At least one: the GPUs of a cluster are not seen from everywhere."""
+        return max(1, sum(place.most for place in self.places))
 
     def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         run_shared(trials, folder, watch, lambda free, hear: self._some(free, data, folder, hear))

@@ -19,11 +19,12 @@ from typing import Any, Literal
 
 from domainwise.capture import Fast
 from domainwise.data.domains import Domains
+from domainwise.data.storage import Damaged
 from domainwise.errors import InputError
 from domainwise.keeper import Keep
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.engine import run_shared
-from domainwise.sweep.execute import Watch, result_of
+from domainwise.sweep.execute import DeviceLost, Watch, result_of
 from domainwise.sweep.folder import failed, is_ours
 from domainwise.sweep.how import How
 from domainwise.trial import Trial
@@ -52,6 +53,17 @@ class RayEngine:
         if self.address is not None:
             _reachable(self.address)
 
+    @property
+    def needs(self) -> dict[str, float]:
+        """Of one trial, which is a process of its own here."""
+        share = 1 if self.per_gpu == "auto" else 1 / self.per_gpu
+        return {"num_cpus": self.threads, **({} if self.how.device == "cpu" else {"num_gpus": share})}
+
+    @property
+    def how(self) -> How:
+        kind = self.device.partition(":")[0]  # Ray chooses which of the GPUs, and a process sees no other
+        return How(kind, self.fast, self.keep, self.snapshots)
+
     def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         if not trials:
             return
@@ -70,7 +82,8 @@ class RayEngine:
         try:
             ray.init(**where, log_to_driver=False, logging_level="error")
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            raise InputError(f"cannot connect to Ray at {self.address or 'this machine'}: {error}") from error
+            reason = str(error).strip().splitlines()[0].split(". ")[0]
+            raise InputError(f"cannot connect to Ray at {self.address or 'this machine'}: {reason}") from error
         try:
             yield
         finally:
@@ -79,11 +92,8 @@ class RayEngine:
     def _some(self, trials: Sequence[Trial], parked: Path, folder: Path, watch: Watch) -> None:
         import ray
 
-        share = 1 if self.per_gpu == "auto" else 1 / self.per_gpu  # here every trial is a process of its own
-        gpus = {} if self.device == "cpu" else {"num_gpus": share}
-        task = ray.remote(max_retries=RETRIES, num_cpus=self.threads, **gpus)(attend)
-        how = How(self.device, self.fast, self.keep, self.snapshots).to_json()
-        terms = (str(parked), str(folder), how, self.threads, self.timeout)
+        task = ray.remote(max_retries=RETRIES, **self.needs)(attend)
+        terms = (str(parked), str(folder), self.how.to_json(), self.threads, self.timeout)
         running = {task.remote(trial.to_json(), *terms): trial for trial in trials}
         while running:
             done, _ = ray.wait(list(running), num_returns=1)
@@ -95,39 +105,48 @@ class RayEngine:
         try:
             event: dict[str, Any] = ray.get(task)
         except ray.exceptions.RayError as error:
-            message = f"Ray gave it up after {RETRIES} retries: {str(error).strip().splitlines()[0]}"
-            result = result_of(trial, "failed", message, 0, [], 0.0, self.device)
+            result = result_of(trial, "failed", given_up(error), 0, [], 0.0, self.device)
             return {"result": failed(folder, trial, result)}
-        if "unreachable" in event:
-            raise InputError(event["unreachable"])
+        if "wrong" in event:
+            raise InputError(event["wrong"])
         return event
 
 
 def attend(
     settings: dict[str, Any], parked: str, folder: str, how: dict[str, Any], threads: int, timeout: float | None
 ) -> Any:
-    """One trial, on whichever node Ray has chosen. Anything that is wrong with the node is a sentence."""
+    """One trial, on whichever node Ray has chosen. What is wrong with the node itself is {"wrong": ...}."""
     import torch
 
     from domainwise.sweep.work import work
 
     node, output = socket.gethostname(), Path(folder)
     if not is_ours(output):
-        return {
-            "unreachable": f"the output folder {folder} is not there on the node {node}: use one that all nodes see"
-        }
+        return {"wrong": f"the output folder {folder} is not there on the node {node}: use one that all nodes see"}
     try:
         data = Domains.open(Path(parked))
-    except OSError as error:
-        sentence = (
-            f"the data of {parked} cannot be read on the node {node} ({error.strerror}): use a cache folder that all"
-        )
-        return {"unreachable": f"{sentence} nodes see (--cache), or the same path on each of them"}
+    except (OSError, Damaged) as error:
+        reason = getattr(error, "strerror", None) or error
+        sentence = f"the data of {parked} cannot be read on the node {node} ({reason}): use a cache folder that all"
+        return {"wrong": f"{sentence} nodes see (--cache), or the same path on each of them"}
     trial = Trial.from_json(settings)
     Claims(output).free(trial.id)  # this may be the second attempt, after a process that is no more
     torch.set_num_threads(threads)
-    with limited(trial, output, how["device"], timeout):
-        return work(trial, data, output, How.from_json(how), lambda trial, event: None)
+    try:
+        with limited(trial, output, how["device"], timeout):
+            return work(trial, data, output, How.from_json(how), lambda trial, event: None)
+    except InputError as error:
+        return {"wrong": f"on the node {node}: {error}"}
+    except DeviceLost as error:
+        print(error, file=sys.stderr, flush=True)
+        os._exit(1)  # Ray would give the next trial to this process; now it tries this one again in another
+
+
+def given_up(error: Exception) -> str:
+    """Why there will be no result: an error of ours as it is; of anything else Ray has made several attempts."""
+    if cause := getattr(error, "cause", None):
+        return f"{type(cause).__name__}: {cause}"
+    return f"Ray gave it up after {RETRIES} retries: {str(error).strip().splitlines()[0]}"
 
 
 @contextmanager

@@ -1,0 +1,85 @@
+"""The records of an output folder one after the other, also while trials are being run: for trackers of all kinds."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from domainwise.errors import InputError
+from domainwise.records import Journal, Record
+from domainwise.sweep.folder import is_ours
+from domainwise.sweep.status import PLAN
+from domainwise.trial import Trial
+
+LOOK = 1.0  # seconds between two looks at what is new
+
+
+def follow(folder: Path | str, *, wait: bool = False) -> Iterator[tuple[Trial, Record]]:
+    """Every trial of an output folder with each of its records, every step of a trial once.
+
+    With ``wait`` it goes on, and yields what comes, until all trials that were asked for last have ended.
+    """
+    folder = Path(folder)
+    if not is_ours(folder):
+        raise InputError(f"{folder} is not a folder that domainwise has worked in: give the one after -o")
+    return _followed(folder, wait)
+
+
+def _followed(folder: Path, wait: bool) -> Iterator[tuple[Trial, Record]]:
+    tails: dict[str, Tail] = {}
+    while True:
+        over = not wait or _all_ended(folder)  # looked at first: a result comes after the last record
+        for path in sorted((folder / "trials").glob("[!.]*")):
+            yield from tails.setdefault(path.name, Tail(path)).new()
+        if over:
+            return
+        time.sleep(LOOK)
+
+
+class Tail:
+    """The records of one trial that have not been seen yet.
+
+    A trial that goes on from a checkpoint cuts its file and writes the same steps once more, so that a place in the
+    file means nothing: a file that has changed is read from its start, and what tells records apart is their step.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.trial: Trial | None = None
+        self.looks: tuple[int, ...] = ()  # of the file when it was read
+        self.steps: set[int] = set()
+
+    def new(self) -> Iterator[tuple[Trial, Record]]:
+        with suppress(FileNotFoundError):
+            about = (self.folder / Journal.LEAN).stat()
+            looks = (about.st_ino, about.st_size, about.st_mtime_ns)
+            if looks == self.looks:
+                return
+            if self.trial is None:
+                self.trial = Trial.from_json(json.loads((self.folder / "trial.json").read_text(encoding="utf-8")))
+            text = (self.folder / Journal.LEAN).read_bytes()
+            self.looks = looks
+            for record in _whole(text):
+                if record["step"] not in self.steps:
+                    self.steps.add(record["step"])
+                    yield self.trial, record
+
+
+def _whole(text: bytes) -> Iterator[Record]:
+    """Without the line that is being written just now; what a file that changed meanwhile leaves torn is read later."""
+    for line in text.splitlines(keepends=True):
+        with suppress(ValueError):
+            if line.endswith(b"\n"):
+                yield json.loads(line)
+
+
+def _all_ended(folder: Path) -> bool:
+    """Of the trials that were asked for last; of all there are, where that is not known."""
+    asked: list[str] = []
+    with suppress(OSError, ValueError):
+        asked = list(json.loads((folder / PLAN).read_text(encoding="utf-8"))["trials"])
+    asked = asked or [path.name for path in (folder / "trials").glob("[!.]*")]
+    return bool(asked) and all((folder / "trials" / id / "result.json").exists() for id in asked)

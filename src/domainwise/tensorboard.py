@@ -1,0 +1,184 @@
+"""Records as TensorBoard reads them: a run for every trial."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+from domainwise.errors import InputError
+from domainwise.following import follow
+from domainwise.records import Record
+from domainwise.results import Outcome, outcomes
+from domainwise.select import target_accuracy, validation
+from domainwise.trial import Trial
+
+OPEN = 64  # files at once
+
+
+@dataclass(frozen=True)
+class Written:
+    points: int
+    trials: int
+
+
+def write(folder: Path, logdir: Path, *, wait: bool = False) -> Written:
+    """Write every record of an output folder as points of its trial's run, and what is reported of trials that ended.
+
+    What is there already is not written again. With ``wait``, until all trials that were asked for last have ended.
+    """
+    if find_spec("tensorboard") is None:
+        raise InputError("TensorBoard is not installed here: pip install 'domainwise[tensorboard]'")
+    records = follow(folder, wait=wait)
+    with _alone(logdir), Board(folder, logdir) as board:
+        for trial, record in records:
+            board.add(trial, record)
+        for outcome in outcomes(folder):
+            board.report(outcome)
+    return Written(board.points, len(board.known))
+
+
+class Board:
+    """The runs below one folder, and which points they have."""
+
+    def __init__(self, folder: Path, logdir: Path) -> None:
+        self.folder, self.logdir, self.points = folder, logdir, 0
+        self.known: dict[str, set[tuple[str, int]]] = {}
+        self.writers: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for id in list(self.writers):
+            self.writers.pop(id).close()
+
+    def add(self, trial: Trial, record: Record) -> None:
+        new = self._new(trial, record["step"], scalars(trial, record))
+        if not new:
+            return
+        writer = self._writer(trial)
+        started = (self.folder / "trials" / trial.id / "trial.json").stat().st_mtime
+        for tag, value in new.items():
+            writer.add_scalar(tag, value, record["step"], started + record["seconds"])
+        writer.flush()
+
+    def report(self, outcome: Outcome) -> None:
+        """The settings and the numbers that count, which TensorBoard shows side by side."""
+        trial, step = outcome.trial, outcome.result["step"]
+        new = self._new(trial, step, reported(outcome))
+        if not new:
+            return
+        if trial.id in self.writers:  # TensorBoard does not come back to a file when there is a newer one
+            self.writers.pop(trial.id).close()
+        with self._opened(trial) as writer:
+            writer.add_hparams(hyperparameters(trial), new, run_name=".", global_step=step)
+
+    def _new(self, trial: Trial, step: int, points: Mapping[str, float]) -> dict[str, float]:
+        if trial.id not in self.known:
+            self.known[trial.id] = written(self.logdir / run_name(trial))
+        new = {tag: value for tag, value in points.items() if (tag, step) not in self.known[trial.id]}
+        self.known[trial.id] |= {(tag, step) for tag in new}
+        self.points += len(new)
+        return new
+
+    def _writer(self, trial: Trial) -> Any:
+        if trial.id not in self.writers:
+            if len(self.writers) == OPEN:
+                self.writers.pop(next(iter(self.writers))).close()
+            self.writers[trial.id] = self._opened(trial)
+        return self.writers[trial.id]
+
+    def _opened(self, trial: Trial) -> Any:
+        from torch.utils.tensorboard import SummaryWriter
+
+        return SummaryWriter(self.logdir / run_name(trial))
+
+
+def scalars(trial: Trial, record: Record) -> dict[str, float]:
+    found = {"training loss": _number(record["loss"])} if "loss" in record else {}
+    found |= _of_domains(trial, record)
+    if "average" in record:
+        averaged = _of_domains(trial, {**record, "domains": record["average"]})
+        found |= {f"averaged {tag}": value for tag, value in averaged.items()}
+    return found
+
+
+def _of_domains(trial: Trial, record: Record) -> dict[str, float]:
+    """The means that are compared, and below them what they are of."""
+    targets = trial.targets
+    found = {"validation accuracy": validation(record, targets)}
+    found["target accuracy"] = target_accuracy(record, targets, trial.test)
+    for name, parts in record["domains"].items():
+        if name in targets:
+            found[f"target accuracy/{name}"] = target_accuracy(record, [name], trial.test)
+        else:
+            found[f"validation accuracy/{name}"] = parts["holdout"]["accuracy"]
+            if "loss" in parts["holdout"]:  # not where the records are DomainBed's
+                found[f"validation loss/{name}"] = _number(parts["holdout"]["loss"])
+    return found
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def reported(outcome: Outcome) -> dict[str, float]:
+    """Of the model that was selected, and of the average that was; nothing of a trial that came to no good end."""
+    models = {"reported": outcome.result, **{f"reported {k}": v for k, v in outcome.result["averages"].items()}}
+    names = {"validation": "validation accuracy", "target": "target accuracy", "step": "selected step"}
+    return {
+        f"{name}/{names[key]}": result["selected"][key]
+        for name, result in models.items()
+        if result["selected"]
+        for key in names
+    }
+
+
+def hyperparameters(trial: Trial) -> dict[str, Any]:
+    about = {"algorithm": trial.label or trial.algorithm, "target": "+".join(trial.targets)}
+    settings = ("seed", "draw", "network", "steps", "batch", "dropout")
+    return {**about, **{name: getattr(trial, name) for name in settings}, **trial.hyperparameters}
+
+
+def run_name(trial: Trial) -> str:
+    draw = f"-draw{trial.draw}" if trial.draw else ""
+    words = f"{trial.label or trial.algorithm}-{'+'.join(trial.targets)}"
+    readable = re.sub(r"[^\w.,=()+-]+", "_", words)[:80]
+    return f"{readable}-seed{trial.seed}{draw}-{trial.id[:8]}"
+
+
+def written(run: Path) -> set[tuple[str, int]]:
+    """The points of a run, read back: what is on disk counts, whatever became of the process that wrote it."""
+    if not run.exists():
+        return set()
+    from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
+
+    events = EventAccumulator(str(run), size_guidance={SCALARS: 0}).Reload()
+    return {(tag, event.step) for tag in events.Tags()[SCALARS] for event in events.Scalars(tag)}
+
+
+@contextmanager
+def _alone(logdir: Path) -> Iterator[None]:
+    """Two at once would write everything twice. The system ends the hold with the process; where it can hold."""
+    try:
+        logdir.mkdir(parents=True, exist_ok=True)
+        lock = (logdir / ".lock").open("a")
+    except OSError as error:
+        raise InputError(f"cannot write to {logdir}: {error.strerror or error}") from error
+    with lock:
+        try:
+            with suppress(ImportError):
+                import fcntl
+
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"another process is writing to {logdir} just now: let it, or end it first") from error
+        except OSError:  # a file system without locks
+            pass
+        yield
