@@ -14,7 +14,8 @@ from domainwise.paper.measured import VIEWS
 from domainwise.paper.rows import Wish
 from domainwise.paper.sentences import claims, orderings
 from domainwise.paper.side_by_side import Section, checkpoints, measured_only, table
-from domainwise.report import facts
+from domainwise.report import balance, facts
+from domainwise.report.grid import arrange
 from domainwise.results import Outcome
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +26,10 @@ HEAD = """# Results on PACS
 Measured by `domainwise`, beside the numbers of the paper. Made from the records in `results/pacs` by
 `python docs/make_results.py`; `domainwise reproduce table4 --from results/pacs` prints the same numbers. A is art, C
 cartoon, P photo, S sketch, each held out in turn; PACS is the mean over the four.
+"""
+
+BALANCE = """Of the selected models: whether they lie equally far from what each source domain alone would make of them.
+[Balance](balance.md) says what is measured, and how to read it. Means over trials, ± their standard error.
 """
 
 
@@ -64,7 +69,24 @@ def _group(folder: Path, settings: str, outcomes: Sequence[Outcome]) -> list[str
     parts = [f"## {settings or 'Settings'}\n", _about(folder, outcomes), *(f"{note}\n" for note in notes)]
     parts += [f"### {view.capitalize()}: {VIEWS[view]}\n\n{table(found, view).render('markdown')}" for view in VIEWS]
     parts += [f"### Against the paper\n\n{claims(found).render('markdown')}"] if found.tested() else []
-    return [*parts, *(f"{line}\n" for line in orderings(found))]
+    return [*parts, *(f"{line}\n" for line in orderings(found)), *_balance(outcomes)]
+
+
+def _balance(outcomes: Sequence[Outcome]) -> list[str]:
+    """How far the selected models are from what each of their sources alone would make of them, where measured."""
+    found = balance.section(arrange(outcomes))
+    if found is None:
+        return []
+    rows = [["algorithm", "trials", *found.names], ["---", *["---:"] * (1 + len(found.names))]]
+    rows += [[row.algorithm, str(row.trials), *map(_with_error, row.cells)] for row in found.rows]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    said = [f"- {sentence}" for sentence in found.sentences]
+    return ["### Balance\n", BALANCE, "\n".join(lines) + "\n", "\n".join(said) + "\n"]
+
+
+def _with_error(cell: tuple[str, str]) -> str:
+    mean, error = cell
+    return f"{mean} ± {error}" if error else mean
 
 
 def _about(folder: Path, outcomes: Sequence[Outcome]) -> str:

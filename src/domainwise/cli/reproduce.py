@@ -65,6 +65,9 @@ def reproduce(
     no_capture: o.NoCapture = False,
     threads: o.Threads = None,
     processes: o.Processes = None,
+    per_gpu: o.PerGPU = "auto",
+    engine: o.EngineNamed = o.Engine.local,
+    address: o.Address = None,
     format: o.TableFormat = o.Format.table,
     quiet: o.Quiet = False,
     dry_run: o.DryRun = False,
@@ -74,7 +77,7 @@ def reproduce(
 ) -> None:
     """Make the paper's tables and figures: run what is missing, and show it beside what was printed."""
     from domainwise.capture import Fast
-    from domainwise.cli.job import Job, device_named
+    from domainwise.cli.job import Job, device_named, many
     from domainwise.cli.making import Making, default_folder, name_of, ours
     from domainwise.cli.reading import Ask, assignments
     from domainwise.paper.columns import stand_in
@@ -88,13 +91,14 @@ def reproduce(
     if source is not None:
         from_folder(names, source, wish, output, format, quiet)
         return
-    device = device_named(device)
+    device = device_named(device, elsewhere=engine == o.Engine.ray)
     ask = Ask("", network, weights, steps, batch, size, evaluate_every, False, precision, device, set)
-    fast = Fast(not no_compile, not no_capture)
+    fast, at_once = Fast(not no_compile, not no_capture), many(per_gpu)
 
     def job(comparison: Comparison, keep: bool) -> Job:
         kept: Kept = "best" if keep else "none"
-        return Job(comparison, device, threads, processes, quiet, format, retry_failed, fast, kept, timeout)
+        how = (device, threads, processes, quiet, format, retry_failed, fast, kept, timeout)
+        return Job(comparison, *how, engine, address, per_gpu=at_once)
 
     making = Making(data or [], ask, preset, wish, output, (cache, skip_corrupt, quiet), job, dry_run)
     called = [name_of(text) for text in data or []]
