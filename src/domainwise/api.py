@@ -13,12 +13,14 @@ from domainwise.algorithms import parse
 from domainwise.averaging import averager
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.keeper import Keep
 from domainwise.report.study import Results as Results
 from domainwise.results import Outcome, ended, variants
 from domainwise.settings import Settings, resolve
 from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.execute import Watch
 from domainwise.sweep.folder import opened
+from domainwise.sweep.pack import Many
 from domainwise.sweep.plan import plan, targets_of
 from domainwise.sweep.status import write_plan
 from domainwise.trial import Trial
@@ -105,7 +107,10 @@ def compare(
     output: Path | str | None = None,
     device: str = "cpu",
     processes: int = 1,
+    per_gpu: Many = "auto",
     threads: int = 1,
+    keep: Keep = "best",
+    snapshots: int = 0,
     timeout: float | None = None,
     retry_failed: bool = False,
     watch: Callable[[Trial, dict[str, Any]], None] | None = None,
@@ -116,11 +121,12 @@ def compare(
     What was computed before in the same output folder is not computed again. ``settings`` are those of the preset
     (steps, batch, network, weights, dropout, ...); ``set`` takes them too, and hyperparameters for all algorithms that
     have them; ``seeds`` is how many, or which; ``draws`` above 1 searches at random beside the defaults; ``average``
-    is an averager such as "swad", reported beside the model; ``timeout`` ends a trial that takes more seconds.
+    is an averager such as "swad", reported beside the model; ``keep`` and ``snapshots`` say which models stay (see
+    :class:`~domainwise.keeper.Keeper`); ``timeout`` ends a trial that takes more seconds.
     """
     chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
     comparison = prepare(
         data, algorithms, targets=targets, seeds=seeds, settings=chosen, average=average, draws=draws, output=output
     )
-    engine = Engine(processes, threads, device, timeout=timeout)
+    engine = Engine(processes, threads, device, keep=keep, timeout=timeout, snapshots=snapshots, per_gpu=per_gpu)
     return comparison.run(engine, watch or (lambda trial, event: None), retry_failed)
