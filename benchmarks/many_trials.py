@@ -34,7 +34,7 @@ def real() -> Files:
     """What one trial on the digits leaves behind."""
     with tempfile.TemporaryDirectory() as folder:
         comparison = laid_out("erm", TARGET, 1, 1, Path(folder))
-        (outcome,) = comparison.run(Engine(keep=False), lambda trial, event: None).outcomes
+        (outcome,) = comparison.run(Engine(keep="none"), lambda trial, event: None).outcomes
         counts = json.loads((outcome.folder / "counts.json").read_text(encoding="utf-8"))
         return {"result": outcome.result, "counts": counts, "records": outcome.records()}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 
 from domainwise.errors import InputError
@@ -10,6 +12,7 @@ from domainwise.errors import InputError
 def main() -> None:
     from domainwise.cli import app
 
+    atexit.register(gc.freeze)  # nothing is gained by looking for cycles among ten thousand trials on the way out
     try:
         app(prog_name="domainwise")
     except InputError as error:
