@@ -34,13 +34,18 @@ class Lines(Silence):
 
     def __init__(self, trials: int) -> None:
         self.trials, self.ended, self.started = trials, 0, time.perf_counter()
+        self.running: dict[str, float] = {}  # how much of each is done
 
     def watch(self, trial: Trial, event: dict[str, Any]) -> None:
+        if "step" in event:
+            self.running[trial.id] = event["step"] / trial.steps
         if "note" in event:
             print(event["note"], file=sys.stderr, flush=True)
         if "result" in event:
             self.ended += 1
-            left = (time.perf_counter() - self.started) / self.ended * (self.trials - self.ended)
+            self.running.pop(trial.id, None)
+            done = self.ended + sum(self.running.values())  # those side by side are nearly done when the first ends
+            left = (time.perf_counter() - self.started) / done * (self.trials - done)
             by = " by another process" if "elsewhere" in event else ""
             about = f"{describe(trial)}: {told(event['result'])}{by}"
             line = f"[{self.ended}/{self.trials}] {about}, about {lasting(left)} left"
