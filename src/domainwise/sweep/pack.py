@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -62,14 +62,19 @@ def run_packed(
             room.known.set()
 
     with listening(), one_thread() if room.most > 1 else nullcontext():
-        threads = [threading.Thread(target=keep_running, args=(place,), daemon=True) for place in range(1, room.most)]
-        for thread in threads:
-            thread.start()
-        keep_running(0)
-        for thread in threads:
-            thread.join()
+        side_by_side(keep_running, room.most)
         if errors:
             raise errors[0]
+
+
+def side_by_side(run: Callable[[int], None], many: int) -> None:
+    """Called with every number below ``many``, once in this thread, which hears signals, and otherwise in others."""
+    threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(1, many)]
+    for thread in threads:
+        thread.start()
+    run(0)
+    for thread in threads:
+        thread.join()
 
 
 def own_stream(device: str) -> AbstractContextManager[object]:
