@@ -238,9 +238,22 @@ def test_an_average_with_batch_norm_is_evaluated_with_statistics_of_its_own(tmp_
     assert both["status"] == "finished", both["message"]
     assert both["selected"] == plain["selected"]  # the model's own statistics are back after every evaluation
     assert both["averages"]["ema(decay=0.99)"]["last"]["validation"] > 0.8
-    algorithm, _, feed, _ = set_up(trial(**given), DATA, "cpu", Fast(), say=print)
+    algorithm, _, feed, _ = set_up(trial(**given), DATA, "cpu", Fast(), False, print)
     norm = next(module for module in algorithm.net.modules() if isinstance(module, torch.nn.BatchNorm2d))
     before = norm.running_mean.clone()
     with averaged_in(trial(**given), algorithm, [p.detach() for p in algorithm.net.parameters()], feed):
         assert not torch.allclose(norm.running_mean, before, atol=1e-3)
     assert torch.equal(norm.running_mean, before)
+
+
+@pytest.mark.parametrize("validation", ["plain", "augmented"])
+def test_evaluating_all_adds_what_the_sources_are_trained_on_and_changes_no_other_number(validation: str) -> None:
+    one = trial(validation=validation, augment="flip", average="ema")
+    few, every = list(run(one, DATA)), list(run(one, DATA, evaluate_all=True))
+    for before, after in zip(few, every, strict=True):
+        for part in ("domains", "average"):
+            for name, parts in after[part].items():
+                assert list(parts) == ["main", "holdout"]
+                assert parts["holdout"] == before[part][name]["holdout"]
+                assert name not in one.targets or parts == before[part][name]
+        assert (after["step"], after["loss"]) == (before["step"], before["loss"])

@@ -111,6 +111,7 @@ def compare(
     threads: int = 1,
     keep: Keep = "best",
     snapshots: int = 0,
+    evaluate_all: bool = False,
     timeout: float | None = None,
     retry_failed: bool = False,
     watch: Callable[[Trial, dict[str, Any]], None] | None = None,
@@ -122,11 +123,21 @@ def compare(
     (steps, batch, network, weights, dropout, ...); ``set`` takes them too, and hyperparameters for all algorithms that
     have them; ``seeds`` is how many, or which; ``draws`` above 1 searches at random beside the defaults; ``average``
     is an averager such as "swad", reported beside the model; ``keep`` and ``snapshots`` say which models stay (see
-    :class:`~domainwise.keeper.Keeper`); ``timeout`` ends a trial that takes more seconds.
+    :class:`~domainwise.keeper.Keeper`); ``evaluate_all`` evaluates what the sources are trained on too; ``timeout``
+    ends a trial that takes more seconds.
     """
     chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
     comparison = prepare(
         data, algorithms, targets=targets, seeds=seeds, settings=chosen, average=average, draws=draws, output=output
     )
-    engine = Engine(processes, threads, device, keep=keep, timeout=timeout, snapshots=snapshots, per_gpu=per_gpu)
+    engine = Engine(
+        processes,
+        threads,
+        device,
+        keep=keep,
+        timeout=timeout,
+        snapshots=snapshots,
+        per_gpu=per_gpu,
+        evaluate_all=evaluate_all,
+    )
     return comparison.run(engine, watch or (lambda trial, event: None), retry_failed)

@@ -52,17 +52,19 @@ def run(
     tick: Callable[[int], None] = lambda step: None,
     keeper: Keeper | None = None,
     checkpoints: Checkpoints | None = None,
+    evaluate_all: bool = False,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[Record]:
     """Train on every domain but the targets, and yield a record at every evaluation.
 
     ``tick`` hears the number of updates made so far, now and then; ``keeper`` sees the model at every evaluation;
-    ``checkpoints`` says where to go on from and saves what is needed for that, after a record has been taken.
+    ``checkpoints`` says where to go on from and saves what is needed for that, after a record has been taken;
+    ``evaluate_all`` evaluates what the sources are trained on too, which nothing depends on.
     Raises :class:`Diverged` where a loss is not finite.
     """
     # Dropout draws from the global generator; the caller's own stays as it was.
     with generators_kept(device), arithmetic_units(trial.precision, fast.deterministic):
-        algorithm, update, feed, examiner = set_up(trial, data, device, fast, say)
+        algorithm, update, feed, examiner = set_up(trial, data, device, fast, evaluate_all, say)
         keeper, checkpoints, losses = keeper or Keeper(trial), checkpoints or Checkpoints(), Losses(trial, feed)
         keeper.starts(algorithm, data, feed.inputs)
         average, params = averager(trial.average), list(algorithm.net.parameters())
@@ -101,7 +103,7 @@ def run(
 
 
 def set_up(
-    trial: Trial, data: Domains, device: str, fast: Fast, say: Callable[[str], None]
+    trial: Trial, data: Domains, device: str, fast: Fast, evaluate_all: bool, say: Callable[[str], None]
 ) -> tuple[Algorithm, Update, Feed, Examiner]:
     """All that a run works with, every generator at its beginning."""
     on_host = not has_room(data, device)
@@ -124,7 +126,7 @@ def set_up(
     inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
     feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
-    return algorithm, update, feed, Examiner(trial, algorithm, parts, inputs)
+    return algorithm, update, feed, Examiner(trial, algorithm, parts, inputs, evaluate_all)
 
 
 @contextmanager
@@ -180,24 +182,28 @@ def dealt(trial: Trial, domain: Domain, position: int, device: str = "cpu", on_h
 
 
 class Examiner:
-    """Evaluates what is needed: a source's holdout to select by, and both parts of a target."""
+    """Evaluates what is needed: a source's holdout to select by, and both parts of a target; or both parts of all."""
 
-    def __init__(self, trial: Trial, algorithm: Algorithm, parts: Parts, inputs: Inputs) -> None:
+    def __init__(self, trial: Trial, algorithm: Algorithm, parts: Parts, inputs: Inputs, everything: bool) -> None:
         self.trial, self.algorithm, self.parts, self.inputs = trial, algorithm, parts, inputs
+        self.everything = everything
         # Apart from training's and from each other: evaluating more, or an average too, changes no other number.
         self.generators = {
             model: torch.Generator().manual_seed(seed_hash(trial.seed, "validation", model))
-            for model in ("model", "average")
+            for model in ("model", "average", "model, all", "average, all")
         }
 
     def examine(self, model: str = "model") -> dict[str, dict[str, dict[str, object]]]:
-        augmenting = self.generators[model] if self.trial.validation == "augmented" else None
-        return {
-            name: {"main": self._part(main), "holdout": self._part(holdout)}
-            if name in self.trial.targets
-            else {"holdout": self._part(holdout, augmenting)}
-            for name, (main, holdout) in self.parts.items()
-        }
+        return {name: self._domain(name, main, holdout, model) for name, (main, holdout) in self.parts.items()}
+
+    def _domain(self, name: str, main: Part, holdout: Part, model: str) -> dict[str, dict[str, object]]:
+        if name in self.trial.targets:
+            return {"main": self._part(main), "holdout": self._part(holdout)}
+        augmented = self.trial.validation == "augmented"
+        held_out = {"holdout": self._part(holdout, self.generators[model] if augmented else None)}
+        if not self.everything:
+            return held_out
+        return {"main": self._part(main, self.generators[f"{model}, all"] if augmented else None), **held_out}
 
     def _part(self, part: Part, generator: torch.Generator | None = None) -> dict[str, object]:
         return evaluate(self.algorithm, part, self.inputs, generator, counts=True)

@@ -23,6 +23,7 @@ def compare(
     batch: o.BatchSize = None,
     size: o.Size = None,
     evaluate_every: o.Every = None,
+    evaluate_all: o.EvaluateAll = False,
     balanced: o.Balanced = False,
     average: o.Average = "none",
     set: o.Set = None,
@@ -69,6 +70,7 @@ def compare(
         keep.value,
         timeout,
         snapshots=snapshots,
+        evaluate_all=evaluate_all,
         per_gpu=many(per_gpu),
     )
     job.go(dry_run)

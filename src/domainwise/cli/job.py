@@ -46,6 +46,7 @@ class Job:
     address: str | None = None
     snapshots: int = 0
     per_gpu: Many = 1
+    evaluate_all: bool = False
 
     def go(self, dry_run: bool = False) -> None:
         """Run what is missing, print the table, write the report. Exit code 1 where a trial came to no good end."""
@@ -81,7 +82,8 @@ class Job:
         if self.processes and device != "cpu":
             raise InputError("--processes is for a CPU; on a GPU, --per-gpu says how many trials run side by side")
         processes = self.processes or processes_for(device, threads)
-        return Engine(processes, threads, device, self.fast, self.keep, self.timeout, self.snapshots, self.per_gpu)
+        kept = (self.keep, self.timeout, self.snapshots, self.per_gpu, self.evaluate_all)
+        return Engine(processes, threads, device, self.fast, *kept)
 
     def _runs(self, engine: Engine) -> Runs:
         if self.engine == EngineName.local:

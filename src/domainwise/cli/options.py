@@ -46,6 +46,9 @@ Steps = Annotated[int | None, typer.Option(help="Updates of one trial.")]
 BatchSize = Annotated[int | None, typer.Option("--batch", help="Images of each source domain in one update.")]
 Size = Annotated[int | None, typer.Option(help="Side of the square that the network sees.")]
 Every = Annotated[int | None, typer.Option("--evaluate-every", help="Updates between two evaluations.")]
+EvaluateAll = Annotated[
+    bool, typer.Option("--evaluate-all", help="Evaluate what the sources are trained on too, as DomainBed does.")
+]
 Balanced = Annotated[bool, typer.Option("--balanced", help="Draw all classes equally often.")]
 Set = Annotated[
     list[str] | None,

@@ -19,6 +19,7 @@ def run(
     batch: o.BatchSize = None,
     size: o.Size = None,
     evaluate_every: o.Every = None,
+    evaluate_all: o.EvaluateAll = False,
     balanced: o.Balanced = False,
     average: o.Average = "none",
     set: o.Set = None,
@@ -70,5 +71,6 @@ def run(
         keep.value,
         timeout,
         snapshots=snapshots,
+        evaluate_all=evaluate_all,
     )
     job.go(dry_run)

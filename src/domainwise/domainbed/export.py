@@ -1,7 +1,8 @@
 """Our trials as DomainBed's runs, so that its programs read them.
 
-A line has ``env{i}_in_acc`` where the main part was evaluated: by default that is the target's alone, and no selection
-method of DomainBed asks for a source's. ``epoch`` is left out for the same reason: it needs the sizes of all parts.
+A line has ``env{i}_in_acc`` where the main part was evaluated: without ``--evaluate-all`` that is the target's alone,
+and no selection method of DomainBed asks for a source's. ``epoch`` is left out for the same reason: it needs the sizes
+of all parts.
 """
 
 from __future__ import annotations

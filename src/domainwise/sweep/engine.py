@@ -52,6 +52,7 @@ class Engine:
     timeout: float | None = None
     snapshots: int = 0
     per_gpu: Many = 1
+    evaluate_all: bool = False
 
     @property
     def places(self) -> list[Place]:
@@ -92,7 +93,7 @@ class Engine:
             return {"result": failed(folder, trial, result_of(trial, "failed", str(error), 0, [], 0.0, self.device))}
 
     def _how(self, device: str) -> How:
-        return How(device, self.fast, self.keep, self.snapshots)
+        return How(device, self.fast, self.keep, self.snapshots, self.evaluate_all)
 
 
 def run_shared(

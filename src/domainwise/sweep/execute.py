@@ -42,6 +42,7 @@ def execute(
     fast: Fast = Fast(),  # noqa: B008  frozen
     keep: Keep = "best",
     snapshots: int = 0,
+    evaluate_all: bool = False,
     checkpoint_every: int | None = None,
     watch: Watch = lambda trial, event: None,
 ) -> dict[str, Any]:
@@ -50,7 +51,8 @@ def execute(
     What was begun there and not ended goes on from its checkpoint. What has ended is not repeated, unless it failed or
     lacks the average that is asked for. ``watch`` hears {"step": 120} now and then, {"step": ..., "validation": ...} at
     every evaluation, and {"note": ...}. See :class:`~domainwise.keeper.Keeper` for ``keep`` and ``snapshots``;
-    ``checkpoint_every`` so many updates, None is now and then.
+    ``evaluate_all`` looks at what the sources are trained on too; ``checkpoint_every`` so many updates, None is now and
+    then.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -61,7 +63,7 @@ def execute(
             clear_leftovers(folder)
             publish(folder / "trial.json", trial.to_json())
             keeper = Keeper(trial, keep=keep, snapshots=snapshots, folder=folder)
-            attempt = Attempt(trial, folder, device, keeper, checkpoint_every, watch)
+            attempt = Attempt(trial, folder, device, keeper, evaluate_all, checkpoint_every, watch)
             return attempt.ended(attempt.train(data, fast))
     except Stopped as stopped:
         print(stopped.sentence, file=sys.stderr, flush=True)
@@ -92,11 +94,18 @@ class Attempt:
     """At one trial, from its beginning or from a checkpoint."""
 
     def __init__(
-        self, trial: Trial, folder: Path, device: str, keeper: Keeper, every: int | None, watch: Watch
+        self,
+        trial: Trial,
+        folder: Path,
+        device: str,
+        keeper: Keeper,
+        evaluate_all: bool,
+        every: int | None,
+        watch: Watch,
     ) -> None:
         self.trial, self.folder, self.device, self.keeper, self.watch = trial, folder, device, keeper, watch
-        self.journal = Journal(folder)
-        self.checkpoints = checkpoints_of(trial, folder, keeper, every, device, self.say)
+        self.evaluate_all, self.journal = evaluate_all, Journal(folder)
+        self.checkpoints = checkpoints_of(trial, folder, keeper, evaluate_all, every, device, self.say)
         self.started = time.perf_counter()
 
     def say(self, sentence: str) -> None:
@@ -126,6 +135,7 @@ class Attempt:
             fast=fast,
             keeper=self.keeper,
             checkpoints=self.checkpoints,
+            evaluate_all=self.evaluate_all,
             tick=lambda step: self.watch(trial, {"step": step}),
             say=self.say,
         ):
@@ -211,7 +221,8 @@ def _measures(trial: Trial, record: Record) -> dict[str, Any]:
     """Beside accuracy, on the main part of the targets; and the domain that does worst, a source by its hold-out."""
     domains = record["domains"]
     found = [measures(domains[name]["main"]) for name in trial.targets]
-    name, accuracy = worst({name: parts.get("main", parts["holdout"]) for name, parts in domains.items()})
+    seen = {name: parts["main" if name in trial.targets else "holdout"] for name, parts in domains.items()}
+    name, accuracy = worst(seen)
     means = {key: fmean(one[key] for one in found) for key in found[0] if key not in ("accuracy", "loss")}
     return {**means, "worst_domain": name, "worst_accuracy": accuracy}
 

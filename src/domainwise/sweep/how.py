@@ -17,6 +17,7 @@ class How:
     fast: Fast = Fast()
     keep: Keep = "best"
     snapshots: int = 0
+    evaluate_all: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -46,6 +46,7 @@ class RayEngine:
     timeout: float | None = None
     snapshots: int = 0
     per_gpu: int | Literal["auto"] = 1
+    evaluate_all: bool = False
 
     def __post_init__(self) -> None:
         if find_spec("ray") is None:
@@ -62,7 +63,7 @@ class RayEngine:
     @property
     def how(self) -> How:
         kind = self.device.partition(":")[0]  # Ray chooses which of the GPUs, and a process sees no other
-        return How(kind, self.fast, self.keep, self.snapshots)
+        return How(kind, self.fast, self.keep, self.snapshots, self.evaluate_all)
 
     def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         if not trials:

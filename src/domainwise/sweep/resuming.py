@@ -21,7 +21,13 @@ from domainwise.trial import Trial
 
 
 def checkpoints_of(
-    trial: Trial, folder: Path, keeper: Keeper, every: int | None, device: str, say: Callable[[str], None]
+    trial: Trial,
+    folder: Path,
+    keeper: Keeper,
+    evaluate_all: bool,
+    every: int | None,
+    device: str,
+    say: Callable[[str], None],
 ) -> Checkpoints:
     return Checkpoints(
         folder,
@@ -32,6 +38,7 @@ def checkpoints_of(
             "select_every": trial.select_every,
             "keep": keeper.keep,
             "snapshots": len(keeper.snapshots),
+            "evaluate_all": evaluate_all,
         },
         circumstances={
             **versions(),
