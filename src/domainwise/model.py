@@ -21,6 +21,7 @@ from domainwise.errors import InputError
 from domainwise.network import Network, build
 from domainwise.records import publish, sync
 from domainwise.trial import Trial
+from domainwise.weights import save_tensors
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 BATCH = 256
@@ -81,12 +82,10 @@ def read(folder: Path) -> dict[str, Tensor]:
 
 def save(folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
     """Each file is whole or absent, whatever happens in between; config.json comes last and makes it a model."""
-    from safetensors.torch import save_file
-
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).unlink(missing_ok=True)
     temporary = folder / f".{WEIGHTS}.{os.getpid()}"
-    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
+    save_tensors({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
     sync(temporary)
     temporary.replace(folder / WEIGHTS)
     publish(folder / CONFIG, dict(config))

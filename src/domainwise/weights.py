@@ -1,8 +1,10 @@
-"""Weights from a local file, checked before anything of them is used."""
+"""Weights from a local file, checked before anything of them is used; and into one."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -41,6 +43,18 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
         key.removeprefix("module.").removeprefix("featurizer."): value.float() if value.is_floating_point() else value
         for key, value in tensors.items()
     }
+
+
+def save_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
+    """As safetensors; what the disk has against it is an OSError, which the library makes one of its own."""
+    import safetensors.torch
+
+    try:
+        safetensors.torch.save_file(dict(tensors), file)
+    except safetensors.SafetensorError as error:
+        if number := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(file)) from error
+        raise
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], file: Path | str, name: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+
+from torch import Tensor
 
 from domainwise.checkpoint.files import NAME, Damaged, Found, load, remove, saved, unfinished, write
 from domainwise.checkpoint.nested import flatten
@@ -21,6 +23,8 @@ AT_LEAST = 60.0  # seconds of training that may be lost
 AT_MOST = 5.0  # seconds that are cheaper to repeat than to save
 SHARE = 20  # saving at evaluations takes no more than one part in this many of the time
 
+Flat = tuple[Any, dict[str, Tensor]]
+
 
 class Stateful(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
@@ -29,6 +33,9 @@ class Stateful(Protocol):
 
 class Checkpoints:
     """``Checkpoints()`` saves nothing and finds nothing.
+
+    Saving takes a copy of the state; a thread writes it while training goes on, which waits only where the next one is
+    due before.
 
     Args:
         folder: that of the trial.
@@ -62,6 +69,7 @@ class Checkpoints:
         self.found: Found | None = None
         self.parts: Mapping[str, Stateful] = {}
         self.updates, self.cost, self.last = 0, 0.0, time.perf_counter()
+        self.writing: tuple[int, Future[float]] | None = None  # after so many updates; its result is how long it took
 
     @property
     def seconds(self) -> float:
@@ -113,45 +121,76 @@ class Checkpoints:
             return False
         if self.every is not None:
             return self.updates % self.every == 0
+        if self.writing is not None:
+            if not self.writing[1].done():
+                return False
+            self.settle()
         since = time.perf_counter() - self.last
         return since > AT_LEAST or (evaluated and since > max(AT_MOST, SHARE * self.cost))
 
     def save(self, seconds: float) -> None:
         """Save all parts; ``seconds`` were spent on the trial so far. Where it is time to stop, stop."""
         if self.folder is not None:
-            started = time.perf_counter()
-            try:
-                self._write(self.folder, seconds)
-            except (OSError, InputError) as error:
-                reason = (error.strerror or error) if isinstance(error, OSError) else error
-                self.say(f"no checkpoint could be saved after {self.updates} updates, training goes on: {reason}")
+            self.settle()
             self.last = time.perf_counter()
-            self.cost = self.last - started
+            try:
+                flat, about = self._taken(self.folder, seconds)
+            except InputError as error:
+                self._failed(self.updates, error)
+            else:
+                self._start(self.folder, flat, about)
         if number := stop_requested():
+            self.settle()
             raise Stopped(f"stopped after {self.updates} updates: {self._promise()}", number)
+
+    def settle(self) -> None:
+        """Wait for what is being written."""
+        if self.writing is None:
+            return
+        updates, writing = self.writing
+        self.writing = None
+        try:
+            self.cost = writing.result()
+        except OSError as error:
+            self._failed(updates, error)
 
     def clear(self) -> None:
         assert self.folder is not None
+        self.settle()
         for path in (*saved(self.folder), *unfinished(self.folder)):
             remove(path)
 
-    def _write(self, folder: Path, seconds: float) -> None:
-        for path in saved(folder)[1:]:  # so that there is never room needed for more than two
-            remove(path)
-        lengths = dict.fromkeys(self.journals, 0)
-        for name in self.journals:
-            with suppress(FileNotFoundError):
-                sync(folder / name)
-                lengths[name] = (folder / name).stat().st_size
+    def _taken(self, folder: Path, seconds: float) -> tuple[Flat, dict[str, Any]]:
+        """A copy of everything as it is now, and what is to be said about it."""
+        journals = {name: folder / name for name in self.journals}
         about = {
             "identity": self.identity,
             "choices": self.choices,
             "circumstances": self.circumstances,
-            "journals": lengths,
+            "journals": {name: path.stat().st_size if path.exists() else 0 for name, path in journals.items()},
             "seconds": seconds,
         }
-        flat = in_turn(lambda: flatten({name: part.state_dict() for name, part in self.parts.items()}))
-        write(folder, self.updates, flat, about)
+        return in_turn(lambda: flatten({name: part.state_dict() for name, part in self.parts.items()})), about
+
+    def _start(self, folder: Path, flat: Flat, about: dict[str, Any]) -> None:
+        updates, started = self.updates, self.last
+
+        def written() -> float:
+            for path in saved(folder)[1:]:  # so that there is never room needed for more than two
+                remove(path)
+            for name, length in about["journals"].items():
+                if length:
+                    sync(folder / name)
+            write(folder, updates, flat, about)
+            return time.perf_counter() - started
+
+        with_one_thread = ThreadPoolExecutor(1)
+        self.writing = updates, with_one_thread.submit(written)
+        with_one_thread.shutdown(wait=False)  # the thread ends with this
+
+    def _failed(self, updates: int, error: OSError | InputError) -> None:
+        reason = (error.strerror or error) if isinstance(error, OSError) else error
+        self.say(f"no checkpoint could be saved after {updates} updates, training goes on: {reason}")
 
     def _promise(self) -> str:
         newest = saved(self.folder)[:1] if self.folder is not None else []

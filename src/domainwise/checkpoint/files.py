@@ -16,6 +16,7 @@ from torch import Tensor
 from domainwise.checkpoint.nested import flatten, unflatten
 from domainwise.errors import InputError
 from domainwise.records import sync
+from domainwise.weights import save_tensors
 
 FORMAT = 1  # what a checkpoint of another number means is not known here
 TENSORS, STRUCTURE = "state.safetensors", "state.json"
@@ -42,14 +43,12 @@ def save(folder: Path, step: int, state: Any, about: Mapping[str, Any]) -> Path:
 
 def write(folder: Path, step: int, flat: tuple[Any, dict[str, Tensor]], about: Mapping[str, Any]) -> Path:
     """:func:`save` for a state that is flat already."""
-    from safetensors.torch import save_file
-
     structure, tensors = flat
     temporary, final = folder / f".{NAME}{step}.{os.getpid()}", folder / f"{NAME}{step:08d}"
     remove(temporary)
     temporary.mkdir()
     try:
-        save_file(tensors, temporary / TENSORS)
+        save_tensors(tensors, temporary / TENSORS)
         content = {
             "format": FORMAT,
             "step": step,

@@ -30,7 +30,7 @@ from domainwise.trial import Trial
 Watch = Callable[[Trial, dict[str, Any]], None]
 
 # A disk that is full or cannot be written to, and a `watch` that nobody listens to: the trial can go on later.
-NOT_THE_TRIALS_FAULT = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EPIPE}
+NOT_THE_TRIALS_FAULT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EPIPE}
 
 
 def execute(
@@ -128,7 +128,7 @@ class Attempt:
     def _train(self, data: Domains, fast: Fast) -> None:
         trial = self.trial
         self.journal.begin(again=self.checkpoints.find())
-        for record in run(
+        records = run(
             trial,
             data,
             device=self.device,
@@ -138,9 +138,13 @@ class Attempt:
             evaluate_all=self.evaluate_all,
             tick=lambda step: self.watch(trial, {"step": step}),
             say=self.say,
-        ):
-            self.journal.add(record)
-            self.watch(trial, {"step": record["step"] + 1, "validation": validation(record, trial.targets)})
+        )
+        try:
+            for record in records:
+                self.journal.add(record)
+                self.watch(trial, {"step": record["step"] + 1, "validation": validation(record, trial.targets)})
+        finally:
+            self.checkpoints.settle()
 
     def ended(self, ending: Ending) -> dict[str, Any]:
         """Publish the result, once: where another process was faster, its result stands."""
