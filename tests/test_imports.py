@@ -20,7 +20,7 @@ LAYERS = [
     {"algorithms"},
     {"capture", "model"},
     {"keeper"},
-    {"loop", "evaluate", "checkpoint", "bench"},
+    {"loop", "course", "evaluate", "checkpoint", "bench"},
     {"runs"},
     {"sweep"},
     {"analysis", "report", "domainbed", "following", "tensorboard"},

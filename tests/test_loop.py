@@ -12,10 +12,11 @@ from made_data import stripes
 from domainwise import InputError, records
 from domainwise.algorithms import parse
 from domainwise.capture import Fast
+from domainwise.course import Diverged
 from domainwise.data.domains import Domain
 from domainwise.data.feed import Feed, Inputs, Part
 from domainwise.data.splits import split
-from domainwise.loop import Diverged, averaged_in, run, set_up
+from domainwise.loop import averaged_in, run, set_up
 from domainwise.select import by_validation, summary, validation
 from domainwise.settings import resolve
 from domainwise.sweep.execute import execute

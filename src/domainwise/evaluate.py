@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,10 +20,25 @@ def evaluate(
 ) -> dict[str, Any]:
     """Accuracy, mean cross-entropy and the number of images they are over; with a generator, of augmented images.
 
-    With ``counts`` also what :mod:`domainwise.counts` derives everything else from. Sums stay on the device until the
-    end: waiting for it after every batch would leave it idle.
+    With ``counts`` also what :mod:`domainwise.counts` derives everything else from.
     """
-    return _named(_fetched(in_turn(lambda: _sums(algorithm, part, inputs, generator, counts))), len(part))
+    return begin(algorithm, part, inputs, generator, counts=counts).result()
+
+
+def begin(
+    algorithm: Algorithm, part: Part, inputs: Inputs, generator: torch.Generator | None = None, *, counts: bool = False
+) -> Evaluation:
+    """:func:`evaluate` without waiting for the device, which then has the next part to go on with."""
+    return Evaluation(in_turn(lambda: _sums(algorithm, part, inputs, generator, counts)), len(part))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    sums: dict[str, Tensor]  # on the device
+    count: int
+
+    def result(self) -> dict[str, Any]:
+        return _named(_fetched(self.sums), self.count)
 
 
 def _sums(

@@ -81,7 +81,7 @@ class Keeper:
         self.values, self.kept = dict(state["values"]), dict(state["kept"])
 
     def _weights(self) -> dict[str, Tensor]:
-        return {name: tensor.detach().cpu().clone() for name, tensor in self.algorithm.net.state_dict().items()}
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.algorithm.net.state_dict().items()}
 
     def _write(self, place: str, weights: dict[str, Tensor], config: dict[str, Any]) -> None:
         assert self.folder is not None

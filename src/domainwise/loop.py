@@ -16,11 +16,12 @@ from domainwise.algorithms import Algorithm
 from domainwise.averaging import averager, refresh_batch_norm, swapped_in
 from domainwise.capture import Captured, Fast, Update, prepare, updater
 from domainwise.checkpoint import Checkpoints, Stateful
+from domainwise.course import Losses
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.feed import Feed, Inputs, Part, has_room
 from domainwise.data.splits import seed_hash, split
 from domainwise.errors import InputError
-from domainwise.evaluate import evaluate
+from domainwise.evaluate import Evaluation, begin
 from domainwise.keeper import Keeper
 from domainwise.model import algorithm_of, network_of, normalisation
 from domainwise.network import Network
@@ -30,17 +31,9 @@ from domainwise.turns import in_turn
 from domainwise.units import arithmetic_units
 
 REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
-LOG_EVERY = 10  # updates between two looks at the losses, which is where a device has to be waited for
+LOG_EVERY = 10  # updates between two glances at the losses
 
 Parts = dict[str, tuple[Part, Part]]  # of every domain: main to train on (or test on, for a target), holdout
-
-
-class Diverged(ArithmeticError):  # noqa: N818  an outcome rather than a mistake
-    """The loss stopped being finite."""
-
-    def __init__(self, step: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.step = step
 
 
 def run(
@@ -60,12 +53,13 @@ def run(
     ``tick`` hears the number of updates made so far, now and then; ``keeper`` sees the model at every evaluation;
     ``checkpoints`` says where to go on from and saves what is needed for that, after a record has been taken;
     ``evaluate_all`` evaluates what the sources are trained on too, which nothing depends on.
-    Raises :class:`Diverged` where a loss is not finite.
+    Raises :class:`~domainwise.course.Diverged` where a loss is not finite.
     """
     # Dropout draws from the global generator; the caller's own stays as it was.
     with generators_kept(device), arithmetic_units(trial.precision, fast.deterministic):
         algorithm, update, feed, examiner = set_up(trial, data, device, fast, evaluate_all, say)
-        keeper, checkpoints, losses = keeper or Keeper(trial), checkpoints or Checkpoints(), Losses(trial, feed)
+        keeper, checkpoints = keeper or Keeper(trial), checkpoints or Checkpoints()
+        losses = Losses(trial, [part.domain.name for part in feed.parts])
         keeper.starts(algorithm, data, feed.inputs)
         average, params = averager(trial.average), list(algorithm.net.parameters())
         stateful: dict[str, Stateful] = {"algorithm": algorithm, "feed": feed, "examiner": examiner, "losses": losses}
@@ -83,7 +77,7 @@ def run(
             last = step == trial.steps - 1
             evaluating = step % trial.evaluate_every == 0 or last
             if evaluating or (step + 1) % LOG_EVERY == 0:
-                losses.look()
+                losses.look() if evaluating else losses.glance()
                 tick(step + 1)
             if evaluating:
                 record: Record = {"step": step, "seconds": time.perf_counter() - started, "loss": losses.mean()}
@@ -193,10 +187,11 @@ class Examiner:
             for model in ("model", "average", "model, all", "average, all")
         }
 
-    def examine(self, model: str = "model") -> dict[str, dict[str, dict[str, object]]]:
-        return {name: self._domain(name, main, holdout, model) for name, (main, holdout) in self.parts.items()}
+    def examine(self, model: str = "model") -> dict[str, dict[str, dict[str, Any]]]:
+        begun = {name: self._domain(name, main, holdout, model) for name, (main, holdout) in self.parts.items()}
+        return {name: {part: one.result() for part, one in own.items()} for name, own in begun.items()}
 
-    def _domain(self, name: str, main: Part, holdout: Part, model: str) -> dict[str, dict[str, object]]:
+    def _domain(self, name: str, main: Part, holdout: Part, model: str) -> dict[str, Evaluation]:
         if name in self.trial.targets:
             return {"main": self._part(main), "holdout": self._part(holdout)}
         augmented = self.trial.validation == "augmented"
@@ -205,8 +200,8 @@ class Examiner:
             return held_out
         return {"main": self._part(main, self.generators[f"{model}, all"] if augmented else None), **held_out}
 
-    def _part(self, part: Part, generator: torch.Generator | None = None) -> dict[str, object]:
-        return evaluate(self.algorithm, part, self.inputs, generator, counts=True)
+    def _part(self, part: Part, generator: torch.Generator | None = None) -> Evaluation:
+        return begin(self.algorithm, part, self.inputs, generator, counts=True)
 
     def state_dict(self) -> dict[str, Any]:
         return {name: generator.get_state() for name, generator in self.generators.items()}
@@ -219,47 +214,3 @@ class Examiner:
         return fmean(
             parts["holdout"]["loss"] for name, parts in record["domains"].items() if name not in self.trial.targets
         )
-
-
-class Losses:
-    """The losses since the last look, which stay on the device until then."""
-
-    def __init__(self, trial: Trial, feed: Feed) -> None:
-        self.trial, self.sources = trial, [part.domain.name for part in feed.parts]
-        self.waiting: list[tuple[int, dict[str, Tensor]]] = []
-        self.seen: list[float] = []
-
-    def keep(self, step: int, metrics: dict[str, Tensor]) -> None:
-        self.waiting.append((step, metrics))
-
-    def look(self) -> None:
-        if not self.waiting:
-            return
-        names = list(self.waiting[0][1])
-        table = torch.stack([torch.stack([metrics[name] for name in names]) for _, metrics in self.waiting]).tolist()
-        for (step, _), row in zip(self.waiting, table, strict=True):
-            bad = [name for name, value in zip(names, row, strict=True) if not math.isfinite(value)]
-            if bad:
-                raise Diverged(step, self._sentence(step, bad))
-            self.seen.append(row[names.index("loss")])
-        self.waiting.clear()
-
-    def mean(self) -> float:
-        """Of the losses since the mean was last asked for."""
-        mean = fmean(self.seen)
-        self.seen.clear()
-        return mean
-
-    def state_dict(self) -> dict[str, Any]:
-        """After a look: those that wait are not in it."""
-        return {"seen": list(self.seen)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.seen = list(state["seen"])
-
-    def _sentence(self, step: int, bad: list[str]) -> str:
-        algorithm = algorithm_of(self.trial)
-        legs = [int(name.removeprefix("leg")) for name in bad if name.startswith("leg")]
-        domain = f' (domain "{self.sources[legs[0]]}")' if legs and not algorithm.pooled else ""
-        where = f" on leg {legs[0]}{domain}" if legs else ""
-        return f"the loss stopped being finite at step {step}{where}: try {algorithm.advice()}"

@@ -17,10 +17,11 @@ import torch
 from domainwise.capture import Fast
 from domainwise.checkpoint import Stopped, listening, remove, saved
 from domainwise.counts import measures, worst
+from domainwise.course import Diverged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.keeper import Keep, Keeper
-from domainwise.loop import Diverged, run
+from domainwise.loop import run
 from domainwise.records import Journal, Record, publish, publish_once
 from domainwise.select import selected, summary, validation
 from domainwise.sweep.alone import alone, clear_leftovers
