@@ -50,8 +50,31 @@ def test_the_readme_gets_the_means_between_its_marks(folder: Path) -> None:
         MADE["replaced"]("nothing", block)
 
 
+def test_precisions_are_compared_over_the_steps_that_both_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MADE["precision"].__globals__, "ROOT", tmp_path)
+
+    def record(folder: str, target: str, accuracies: list[float]) -> Path:
+        home = tmp_path / folder / "trials" / f"{target}-{len(accuracies)}"
+        home.mkdir(parents=True)
+        about = {"algorithm": "arith", "targets": [target], "seed": 0}
+        (home / "trial.json").write_text(json.dumps(about))
+        found = [{"step": 100 * i, "domains": {target: {"main": {"accuracy": a}}}} for i, a in enumerate(accuracies)]
+        (home / "records.jsonl").write_text("".join(json.dumps(one) + "\n" for one in found))
+        return tmp_path / folder
+
+    for target, gain in (("a", 0.02), ("b", -0.01)):
+        record("bf16", target, [0.1, 0.2, 0.5 + gain, 0.7 + gain, 0.9])
+        record("fp32", target, [0.1, 0.9, 0.5, 0.7])
+    record("bf16", "c", [0.1] * 4)
+    made = MADE["precision"](tmp_path / "bf16", tmp_path / "fp32")
+    assert "the last two thirds of the updates that both have made, 100 to 300" in " ".join(made.split())
+    assert "| arith | a | 48.0 | 70.0 | -22.0 |\n| arith | b | 46.0 | 70.0 | -24.0 |" in made
+    assert "| mean | | 47.0 | 70.0 | -23.0 |" in made
+    assert "2 pairs, p = 0.5 " in made
+
+
 @pytest.mark.skipif(not RESULTS.is_dir(), reason="there are no published results yet")
 def test_the_published_results_are_what_the_records_say() -> None:
-    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == MADE["page"](RESULTS), HOW
+    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == MADE["page"](RESULTS, MADE["IN_FP32"]), HOW
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert MADE["replaced"](readme, MADE["block"](RESULTS)) == readme, HOW
