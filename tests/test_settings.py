@@ -117,8 +117,12 @@ def test_presets_are_shown_with_where_each_value_came_from() -> None:
 
 
 def test_a_machine_can_be_measured() -> None:
-    arguments = ["bench", "--network", "small", "--size", "16", "--updates", "2", "--threads", "1", "--format", "json"]
-    result = CliRunner().invoke(app, [*arguments, "--algorithms", "erm,arith", "--device", "cpu"])
-    timings = json.loads(result.stdout)
-    assert [timing["algorithm"] for timing in timings] == ["erm", "arith"]
+    names = ["erm", "arith(inner='momentum', inner_steps=2)"]
+    arguments = ["bench", "--network", "small", "--size", "16", "--updates", "2", "--threads", "1", "--device", "cpu"]
+    arguments += ["--algorithms", ",".join(names)]
+    timings = json.loads(CliRunner().invoke(app, [*arguments, "--format", "json"]).stdout)
+    assert [timing["algorithm"] for timing in timings] == names
     assert all(timing["update_ms"] > 0 for timing in timings)
+    lines = CliRunner().invoke(app, arguments).stdout.splitlines()
+    assert [line[: len(names[1])].rstrip() for line in lines] == ["algorithm", *names]  # whole, however long
+    assert len({len(line) for line in lines}) == 1

@@ -1,16 +1,23 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from domainwise.cli import options as o
 
+if TYPE_CHECKING:
+    from domainwise.bench import Timing
+
 
 class BenchFormat(StrEnum):
     table = "table"
     json = "json"
+
+
+# Of every column its title and how wide it is.
+_COLUMNS = {"update, ms": 10, "all-in, ms": 10, "images/s": 8, "evaluated/s": 11, "memory, GiB": 11, "start, s": 8}
 
 
 def bench(
@@ -34,8 +41,6 @@ def bench(
     import sys
 
     import torch
-    from rich.console import Console
-    from rich.table import Table
 
     from domainwise.algorithms import parse
     from domainwise.bench import Setup, measure, table
@@ -48,23 +53,26 @@ def bench(
         network, size, size + 3, domains=domains, batch=batch, device=device, updates=updates,
         precision=precision or ("fp32" if device == "cpu" else "bf16"), fast=Fast(not no_compile, not no_capture),
     )  # fmt: skip
-    timings = []
-    for spec in parse(algorithms):
+    specs = parse(algorithms)
+    name = torch.cuda.get_device_name(device) if device != "cpu" else f"cpu, {torch.get_num_threads()} threads"
+    print(f"{name}; torch {torch.__version__}, {setup.precision}", file=sys.stderr)
+    width, timings = max(len("algorithm"), *(len(spec.label) for spec in specs)), []
+    for spec in specs:
         print(f"measuring {spec.label} ...", file=sys.stderr, flush=True)
         timings.append(measure(spec, setup))
+        if format is BenchFormat.table:
+            if len(timings) == 1:
+                print(f"{'algorithm':{width}}", *(f"{title:>{wide}}" for title, wide in _COLUMNS.items()), sep="  ")
+            cells = zip(_numbers(timings[-1]), _COLUMNS.values(), strict=True)
+            print(f"{spec.label:{width}}", *(f"{cell:>{wide}}" for cell, wide in cells), sep="  ", flush=True)
     if format is BenchFormat.json:
         print(json.dumps(table(timings), indent=1))
-        return
-    shown = Table(
-        "algorithm", "update", "all-in", "images/s", "evaluation", "memory", "start", box=None, padding=(0, 2)
-    )
-    for t in timings:
-        memory = "" if t.memory_gib is None else f"{t.memory_gib:.2f} GiB"
-        shown.add_row(
-            t.algorithm, f"{t.update_ms:.2f} ms", f"{t.all_in_ms:.2f} ms", f"{t.images_per_second:.0f}",
-            f"{t.evaluation_per_second:.0f} images/s", memory, f"{t.start_s:.1f} s",
-        )  # fmt: skip
-    Console(highlight=False).print(shown)
     for t in timings:
         if t.note:
             print(t.note, file=sys.stderr)
+
+
+def _numbers(timing: Timing) -> list[str]:
+    memory = "" if timing.memory_gib is None else f"{timing.memory_gib:.2f}"
+    speeds = [f"{timing.images_per_second:.0f}", f"{timing.evaluation_per_second:.0f}"]
+    return [f"{timing.update_ms:.2f}", f"{timing.all_in_ms:.2f}", *speeds, memory, f"{timing.start_s:.1f}"]
