@@ -18,7 +18,7 @@ LAYERS = [
     {"thirdparty", "vision", "hub", "weights", "backbones", "network", "folding", "units"},
     {"losses", "averaging", "counts", "data", "settings", "trial", "records", "select", "results"},
     {"algorithms"},
-    {"capture", "model"},
+    {"capture", "compiled", "model"},
     {"keeper"},
     {"loop", "course", "evaluate", "checkpoint", "bench"},
     {"runs"},

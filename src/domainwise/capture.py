@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from domainwise.algorithms import Algorithm
+from domainwise.compiled import keep_compiled
 from domainwise.folding import fold
 from domainwise.network import Network
 
@@ -32,6 +33,7 @@ class Fast:
         """What makes a function of one shape of inputs fast on a device."""
         if not self.compile or torch.device(device).type == "cpu":
             return lambda function: function
+        keep_compiled()
         return lambda function: torch.compile(function, dynamic=False, options=self.options)
 
     @property
@@ -51,6 +53,7 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if fast.compile and compilable:
         fold(net.featurizer, torch.randn_like(example))
+        keep_compiled()
         net.featurizer.compile(dynamic=False, options=fast.options)
 
 

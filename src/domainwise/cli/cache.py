@@ -19,6 +19,7 @@ def list_entries(cache: o.Cache = None) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from domainwise import compiled
     from domainwise.data.cache import cache_folder
     from domainwise.data.shelf import entries, gigabytes
 
@@ -36,19 +37,30 @@ def list_entries(cache: o.Cache = None) -> None:
     console.print(
         f"{len(found)} data sets, {gigabytes(sum(entry.bytes for entry in found))}, in {folder}", soft_wrap=True
     )
+    if size := compiled.size():
+        console.print(f"compiled kernels, {gigabytes(size)}, in {compiled.compiled_folder()}", soft_wrap=True)
 
 
 @app.command()
 def clear(
     name: Annotated[str | None, typer.Argument(help="One of them, as listed; also without the hash behind it.")] = None,
     all: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="What was compiled for GPUs instead; that is made again too.")
+    ] = False,
     cache: o.Cache = None,
 ) -> None:
     """Remove decoded images; they are made again when they are needed."""
+    from domainwise import compiled as kernels
     from domainwise.data import shelf
     from domainwise.data.cache import cache_folder
     from domainwise.errors import InputError
 
+    if compiled:
+        if all or name is not None:
+            raise InputError("--compiled goes alone: it clears no images")
+        print(f"removed compiled kernels, {shelf.gigabytes(kernels.clear())}")
+        return
     if all == (name is not None):
         raise InputError("say which one to clear, by its name in `domainwise cache list`, or --all")
     removed = shelf.clear(cache_folder(cache), name)

@@ -29,12 +29,16 @@ from domainwise.data.storage import FORMAT, Damaged, RowsFile, about, describe, 
 Say = Callable[[str], None]
 
 
-def cache_folder(given: str | os.PathLike[str] | None = None) -> Path:
-    """Where decoded images are kept: as given, $DOMAINWISE_CACHE, or domainwise in the user's cache folder."""
-    if chosen := given or os.environ.get("DOMAINWISE_CACHE"):
-        return Path(chosen).expanduser()
+def own_cache_folder() -> Path:
+    """The user's own, shared with nobody."""
     home = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(home) if Path(home).is_absolute() else Path.home() / ".cache") / "domainwise"
+
+
+def cache_folder(given: str | os.PathLike[str] | None = None) -> Path:
+    """Where decoded images are kept: as given, $DOMAINWISE_CACHE, or domainwise in the user's cache folder."""
+    chosen = given or os.environ.get("DOMAINWISE_CACHE")
+    return Path(chosen).expanduser() if chosen else own_cache_folder()
 
 
 def opened(
