@@ -61,6 +61,8 @@ def block(folder: Path) -> str:
         f"({seeds} seed{'s' * (seeds > 1)} here, 3 there):\n"
     )
     found, _ = _section(outcomes, per_domain=False)
+    weights = _added(folder).get("Weights")
+    about += f"\nCompare those measured with each other: the ImageNet weights are {weights}.\n" if weights else ""
     per_target = "Per target, with the paper's claims tested: [docs/results.md](docs/results.md).\n"
     return "\n".join([about, checkpoints(found).render("markdown"), per_target])
 
@@ -137,8 +139,7 @@ def _with_error(cell: tuple[str, str]) -> str:
 
 def _about(folder: Path, outcomes: Sequence[Outcome]) -> str:
     """What the records say, and what about.json beside them adds, such as the date and the name of the device."""
-    file = folder / "about.json"
-    added = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    added = _added(folder)
     trials = {outcome.trial.id for outcome in outcomes}
     seeds = facts.listed(str(outcome.trial.seed) for outcome in outcomes)
     lines = {"Trials": str(len(trials)), "Seeds": seeds, **added}
@@ -146,6 +147,11 @@ def _about(folder: Path, outcomes: Sequence[Outcome]) -> str:
     lines |= {fact.name: fact.value for fact in facts.versions(outcomes)}
     lines["Precision"] = facts.listed(outcome.trial.precision for outcome in outcomes)
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in lines.items())]) + "\n"
+
+
+def _added(folder: Path) -> dict[str, str]:
+    file = folder / "about.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def main() -> None:
