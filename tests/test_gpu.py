@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from made_data import stripes
 
-from domainwise.algorithms import create, names
+from domainwise.algorithms import create, names, parse
 from domainwise.capture import Captured, Fast, prepare, updater
+from domainwise.loop import run
 from domainwise.network import Network, build
+from domainwise.settings import resolve
 from domainwise.sweep.execute import execute
+from domainwise.sweep.plan import plan
+from domainwise.trial import Trial
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
 
@@ -92,16 +97,38 @@ def test_a_loaded_state_is_captured_anew() -> None:
     assert again == pytest.approx([row["loss"] for row in rows[8:]], rel=2e-3)
 
 
+DATA = stripes()
+
+
+def trial(**given: object) -> Trial:
+    settings = {"precision": "fp32", **given}
+    (one,) = plan(DATA, parse("arith"), [("c",)], [0], resolve(given=settings))
+    return one
+
+
 @pytest.mark.parametrize("fast", [Fast(False, False), Fast(False, True), Fast(True, True)])
 def test_a_trial_runs_on_the_gpu_from_start_to_result(tmp_path: Path, fast: Fast) -> None:
-    from domainwise.algorithms import parse
-    from domainwise.settings import resolve
-    from domainwise.sweep.plan import plan
-
-    data = stripes()
-    given = {"steps": 40, "evaluate_every": 20, "precision": "fp32"}
-    (trial,) = plan(data, parse("arith"), [("c",)], [0], resolve(given=given))
-    result = execute(trial, data, tmp_path / "gpu", device="cuda", fast=fast)
-    host = execute(trial, data, tmp_path / "cpu")
+    one = trial(steps=40, evaluate_every=20)
+    result = execute(one, DATA, tmp_path / "gpu", device="cuda", fast=fast)
+    host = execute(one, DATA, tmp_path / "cpu")
     assert result["status"] == "finished", result["message"]
     assert result["selected"]["validation"] == pytest.approx(host["selected"]["validation"], abs=0.1)
+
+
+@pytest.mark.parametrize("augment", ["none", "domainbed"])
+@pytest.mark.parametrize("average", ["none", "ema(decay=0.9)"])
+def test_nothing_waits_for_the_gpu_between_two_evaluations(augment: str, average: str) -> None:
+    """Torch itself says so of whatever waits; from the second glance at the losses to the last."""
+    heard: list[int] = []
+
+    def tick(step: int) -> None:
+        heard.append(step)
+        torch.cuda.set_sync_debug_mode("error" if 20 <= step < 50 else "default")
+
+    one = replace(trial(steps=60, evaluate_every=1000, augment=augment), average=average)
+    try:
+        records = list(run(one, DATA, device="cuda", tick=tick))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert heard == [1, 10, 20, 30, 40, 50, 60]
+    assert [record["step"] for record in records] == [0, 59]
