@@ -8,13 +8,18 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
 from made_data import image_folder
+from typer.testing import CliRunner
 
 from domainwise import __version__
 from domainwise.__main__ import main
+from domainwise.cli.groups import grouped
 from domainwise.report.study import Results
 
 
@@ -254,3 +259,31 @@ def test_bad_folders_are_sentences(domainwise, tmp_path: Path) -> None:
     assert 'domain "b" has no class "dog"' in err
     shutil.rmtree(root / "b")
     assert "only one domain" in domainwise(*ask)[2]
+
+
+def test_options_in_groups_are_options_like_any_other() -> None:
+    """A dataclass among the parameters of a command stands for its fields, with their names, defaults and help."""
+    heard: list[Shared] = []
+
+    @grouped
+    def command(word: str, *, times: int = 2, shared: Shared) -> None:
+        """What it does."""
+        heard.append(shared)
+        print(word * times)
+
+    own = typer.Typer()
+    own.command()(command)
+    runner = CliRunner()
+    assert runner.invoke(own, ["a"]).output == "aa\n"
+    assert runner.invoke(own, ["b", "--times", "3", "--depth", "7", "--loud"]).output == "bbb\n"
+    assert heard == [Shared(), Shared(7, True)]
+    shown = runner.invoke(own, ["--help"]).output
+    assert all(word in shown for word in ("What it does.", "--depth", "How deep.", "--loud", "[default: 1]"))
+    assert "shared" not in shown
+    assert runner.invoke(own, ["c", "--depth", "x"]).exit_code == 2
+
+
+@dataclass(frozen=True)
+class Shared:
+    depth: Annotated[int, typer.Option(help="How deep.")] = 1
+    loud: Annotated[bool, typer.Option("--loud")] = False

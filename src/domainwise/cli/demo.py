@@ -12,10 +12,12 @@ def demo(
 ) -> None:
     """Train ERM, Fish and Arith on rotated handwritten digits (embedded, no download), in under a minute."""
     from domainwise.api import prepare
+    from domainwise.cli.groups import Machine, Many
     from domainwise.cli.job import Job
     from domainwise.cli.reading import Ask, read
 
-    domains, settings = read("digits", Ask(steps=201, evaluate_every=20), None, False, quiet)
+    machine = Machine(device="cpu", threads=1, format=format, quiet=quiet)
+    domains, settings = read("digits", Ask(steps=201, evaluate_every=20), machine)
     comparison = prepare(
         domains,
         "erm,fish,arith",
@@ -24,4 +26,4 @@ def demo(
         settings=settings,
         output=output or Path("domainwise-demo"),
     )
-    Job(comparison, device="cpu", threads=1, processes=2, quiet=quiet, format=format).go()
+    Job(comparison, machine, many=Many(processes=2)).go()

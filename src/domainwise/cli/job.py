@@ -10,22 +10,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import typer
 
 from domainwise.api import Comparison, Results
 from domainwise.capture import Fast
-from domainwise.cli.options import Engine as EngineName, Format
+from domainwise.cli.groups import Beside, Cluster, Machine, Many
 from domainwise.cli.progress import display, lasting
 from domainwise.cli.refreshing import Refreshing
 from domainwise.errors import InputError
-from domainwise.keeper import Keep
 from domainwise.results import Outcome, outcomes
 from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.engine import Engine, Runs
-from domainwise.sweep.pack import Many
 from domainwise.sweep.status import estimate, working
 from domainwise.trial import Trial
 
@@ -33,20 +31,10 @@ from domainwise.trial import Trial
 @dataclass(frozen=True)
 class Job:
     comparison: Comparison
-    device: str
-    threads: int | None
-    processes: int | None
-    quiet: bool
-    format: Format
-    retry_failed: bool = False
-    fast: Fast = Fast()
-    keep: Keep = "best"
-    timeout: float | None = None
-    engine: EngineName = EngineName.local
-    address: str | None = None
-    snapshots: int = 0
-    per_gpu: Many = 1
-    evaluate_all: bool = False
+    machine: Machine
+    beside: Beside = Beside()
+    many: Many = Many(per_gpu="1")
+    cluster: Cluster = Cluster()
 
     def go(self, dry_run: bool = False) -> None:
         """Run what is missing, print the table, write the report. Exit code 1 where a trial came to no good end."""
@@ -61,36 +49,45 @@ class Job:
 
     def run(self, dry_run: bool = False) -> Results | None:
         """Run what is missing, with a display of how far it is; None where it is only listed."""
-        missing = self.comparison.missing(self.retry_failed)
+        missing = self.comparison.missing(self.machine.retry_failed)
         engine = self._engine()
         runs = self._runs(engine)
         self._announce(missing, engine.at_once)
         if dry_run:
             self._list(missing)
             return None
-        with display(len(missing), quiet=self.quiet) as shown:
+        with display(len(missing), quiet=self.machine.quiet) as shown:
             page = Refreshing(self.comparison, len(missing), self._report, shown.watch)
-            return self.comparison.run(runs, page.hear, self.retry_failed)
+            return self.comparison.run(runs, page.hear, self.machine.retry_failed)
 
     @property
     def _report(self) -> Path:
         return self.comparison.folder / "report.html"
 
     def _engine(self) -> Engine:
-        device = device_named(self.device, elsewhere=self.engine == EngineName.ray)
-        threads = self.threads or threads_for(self.comparison.trials[0].network)
-        if self.processes and device != "cpu":
+        machine, beside = self.machine, self.beside
+        device = device_named(machine.device, elsewhere=self.cluster.elsewhere)
+        threads = machine.threads or threads_for(self.comparison.trials[0].network)
+        if self.many.processes and device != "cpu":
             raise InputError("--processes is for a CPU; on a GPU, --per-gpu says how many trials run side by side")
-        processes = self.processes or processes_for(device, threads)
-        kept = (self.keep, self.timeout, self.snapshots, self.per_gpu, self.evaluate_all)
-        return Engine(processes, threads, device, self.fast, *kept)
+        return Engine(
+            self.many.processes or processes_for(device, threads),
+            threads,
+            device,
+            Fast(not machine.no_compile, not machine.no_capture, beside.deterministic),
+            beside.keep.value,
+            machine.timeout,
+            beside.snapshots,
+            at_once(self.many.per_gpu),
+            beside.evaluate_all,
+        )
 
     def _runs(self, engine: Engine) -> Runs:
-        if self.engine == EngineName.local:
+        if not self.cluster.elsewhere:
             return engine
         from domainwise.sweep.ray import RayEngine
 
-        return RayEngine(self.address, **{f.name: getattr(engine, f.name) for f in fields(engine)})
+        return RayEngine(self.cluster.address, **{f.name: getattr(engine, f.name) for f in fields(engine)})
 
     def _announce(self, missing: Sequence[Trial], at_once: int) -> None:
         trials = self.comparison.trials
@@ -111,7 +108,9 @@ class Job:
             self._say(f"other processes are at work in this folder ({len(others)} trials just now): the work is shared")
 
     def _disk(self, missing: Sequence[Trial], at_once: int) -> str:
-        one = disk_needed(missing[0], self.comparison.data, keep=self.keep, snapshots=self.snapshots)
+        one = disk_needed(
+            missing[0], self.comparison.data, keep=self.beside.keep.value, snapshots=self.beside.snapshots
+        )
         kept, running = one.afterwards * len(missing), one.running * min(at_once, len(missing))
         free = free_space(self.comparison.folder)
         enough = "" if kept + running < free else ": that will not be enough, see --keep and --snapshots"
@@ -124,14 +123,14 @@ class Job:
         print(f"{len(missing)} trials to run, results in {self.comparison.folder}")
 
     def _print(self, results: Results) -> None:
-        print(results.table(self.format))
+        print(results.table(self.machine.format))
         for (label, status), troubled in troubles(results).items():
             first = troubled[0].trial
             where = f"the first on {'+'.join(first.targets)} with seed {first.seed}"
             self._say(f"{label}: {len(troubled)} {status}, {where}: {troubled[0].result['message']}")
 
     def _say(self, line: str) -> None:
-        if not self.quiet:
+        if not self.machine.quiet:
             print(line, file=sys.stderr, flush=True)
 
 
@@ -147,7 +146,7 @@ def free_space(folder: Path) -> int:
     return shutil.disk_usage(there).free
 
 
-def many(text: str) -> Many:
+def at_once(text: str) -> int | Literal["auto"]:
     """How many trials on one GPU."""
     if text == "auto":
         return "auto"

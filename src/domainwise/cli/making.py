@@ -8,6 +8,7 @@ from pathlib import Path
 
 from domainwise._version import __version__
 from domainwise.api import Comparison
+from domainwise.cli.groups import Machine
 from domainwise.cli.job import Job
 from domainwise.cli.reading import Ask, read
 from domainwise.data.domains import Domains
@@ -35,20 +36,18 @@ class Making:
     ask: Ask
     preset: str | None
     wish: Wish  # targets "" where none were named
-    output: Path | None
-    read_as: tuple[Path | None, bool, bool]  # cache, skip_corrupt, quiet
+    machine: Machine
     job: Callable[[Comparison, bool], Job]  # whether models are kept
-    dry_run: bool = False
     ended: dict[tuple[Path, bool], Outcome] = field(default_factory=dict)  # by folder and whether averaged
     listed: set[tuple[Path, str]] = field(default_factory=set)  # trials that a dry run has named, and their folders
 
     def make(self, name: str) -> list[Page | Drawing]:
         """One table or figure; nothing in a dry run."""
         if name in ("figure1", "figure2", "table5"):
-            return [] if self.dry_run else [_alone(name, self.wish)]
+            return [] if self.machine.dry_run else [_alone(name, self.wish)]
         item = TRAINS["figure3" if name == "figure4" else name]
         found = self._run(item, self._wish(name))
-        if self.dry_run:
+        if self.machine.dry_run:
             return []
         outcomes = [one for _, own in found for one in own]
         if name in TABLES:
@@ -76,14 +75,14 @@ class Making:
             data, settings = self._opened(text, item)
             targets = wish.targets or (DIGITS_TARGETS if text == "digits" else "all")
             own = replace(wish, targets=targets)
-            folder, keep = self.output or default_folder([data.name]), item is TRAINS["figure3"]
+            folder, keep = self.machine.output or default_folder([data.name]), item is TRAINS["figure3"]
             # a model is kept in a folder of its own: that of a table may have ended without, or with an average beside
             comparison = item.trials(data, settings, own, folder / "figure3" if keep else folder)
             found.append((data, self._outcomes(comparison, keep)))
         return found
 
     def _outcomes(self, comparison: Comparison, keep: bool) -> list[Outcome]:
-        if self.dry_run:
+        if self.machine.dry_run:
             return self._list(comparison)
         results = self.job(comparison, keep).run()
         assert results is not None
@@ -105,7 +104,7 @@ class Making:
         if text == "digits" and self.preset is None and ask.steps is None:
             steps = FEWER_STEPS if item is TRAINS["figure5"] else DIGITS_STEPS
             ask = replace(ask, steps=steps, evaluate_every=ask.evaluate_every or steps // 10)
-        data, settings = read(text, ask, *self.read_as)
+        data, settings = read(text, ask, self.machine)
         if data.name in DATA_SETS and not own:
             raise InputError(
                 f"{text} is called like a benchmark of the paper: if it is that, give --data {data.name}={text}"

@@ -35,6 +35,9 @@ Data = Annotated[
         help='"digits" (embedded), a folder DIR/<domain>/<class>/<image>, a manifest, or a benchmark and its folder.',
     ),
 ]  # fmt: skip
+Algorithms = Annotated[str, typer.Option(help="Such as erm,fish or arith(inner_steps=3) or my_idea.py:MyIdea; or all.")]
+Targets = Annotated[str, typer.Option(help="Domains to hold out, one after the other: a,b or all; a+b at once.")]
+Seeds = Annotated[int, typer.Option(help="How many seeds.")]
 Preset = Annotated[str, typer.Option(help="quick, domainbed or swad: see domainwise presets.", metavar="NAME")]
 Network = Annotated[
     str | None, typer.Option(metavar="NAME", help="small, mnist, a timm backbone such as resnet50, or my_net.py:build.")

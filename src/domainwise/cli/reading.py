@@ -7,9 +7,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from domainwise.cli.groups import Choices, Machine
 from domainwise.data.cache import cache_folder
 from domainwise.data.domains import Domains
 from domainwise.data.source import benchmark_named, open_data
@@ -18,20 +18,12 @@ from domainwise.settings import Settings, resolve
 
 
 @dataclass(frozen=True)
-class Ask:
+class Ask(Choices):
     """The settings that were asked for; None leaves one to the preset."""
 
     preset: str = "quick"
-    network: str | None = None
-    weights: str | None = None
-    steps: int | None = None
-    batch: int | None = None
-    size: int | None = None
-    evaluate_every: int | None = None
     balanced: bool = False
-    precision: str | None = None
     device: str = "cpu"
-    set: Sequence[str] | None = None
 
     def settings(self, benchmark: str) -> Settings:
         named = ("network", "weights", "steps", "batch", "evaluate_every", "precision")
@@ -40,7 +32,7 @@ class Ask:
         return resolve(self.preset, benchmark=benchmark, device=self.device, given={**given, **assignments(self.set)})
 
 
-def read(text: str, ask: Ask, cache: Path | None, skip_corrupt: bool, quiet: bool) -> tuple[Domains, Settings]:
+def read(text: str, ask: Ask, machine: Machine) -> tuple[Domains, Settings]:
     """Open the data, with a bar while images are decoded; what a reader warns of is said in a line."""
     from rich.console import Console
     from rich.progress import Progress
@@ -50,7 +42,7 @@ def read(text: str, ask: Ask, cache: Path | None, skip_corrupt: bool, quiet: boo
     console = Console(stderr=True)
     with (
         warnings.catch_warnings(record=True) as caught,
-        Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bars,
+        Progress(console=console, transient=True, disable=machine.quiet or not console.is_terminal) as bars,
     ):
         warnings.simplefilter("always", UserWarning)
         task = bars.add_task("reading images", total=None)
@@ -58,10 +50,10 @@ def read(text: str, ask: Ask, cache: Path | None, skip_corrupt: bool, quiet: boo
             text,
             train_size=settings.train_size,  # type: ignore[arg-type]  # a number or "original": settings has checked it
             eval_size=settings.input_size,
-            cache=cache_folder(cache),
-            skip_corrupt=skip_corrupt,
+            cache=cache_folder(machine.cache),
+            skip_corrupt=machine.skip_corrupt,
             progress=lambda n, total: bars.update(task, completed=n, total=total),
-            say=None if quiet else lambda sentence: print(sentence, file=sys.stderr),
+            say=None if machine.quiet else lambda sentence: print(sentence, file=sys.stderr),
         )
     for warning in caught:
         print(f"domainwise: {warning.message}", file=sys.stderr)

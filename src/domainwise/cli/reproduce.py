@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
+from domainwise.cli.groups import Beside, Choices, Cluster, Machine, Many, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from domainwise.api import Comparison
-    from domainwise.keeper import Keep as Kept
     from domainwise.paper.drawings import Drawing
     from domainwise.paper.pages import Page
     from domainwise.paper.rows import Wish
@@ -25,8 +25,10 @@ class Error(StrEnum):
     deviation = "deviation"
 
 
+@grouped
 def reproduce(
     what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="table1 to table5, figure1 to figure5, or all.")],
+    *,
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,7 +44,7 @@ def reproduce(
     targets: Annotated[
         str | None, typer.Option(metavar="A,B", help="Domains to hold out; all if none is named, of digits 0,75.")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
+    seeds: o.Seeds = 3,
     per_domain: Annotated[bool, typer.Option("--per-domain", help="Tables 1 and 4 with a column per domain.")] = False,
     error: Annotated[Error, typer.Option(help="What ± is: as DomainBed prints it, or as the paper says.")] = (
         Error.standard_error
@@ -50,34 +52,13 @@ def reproduce(
     preset: Annotated[
         str | None, typer.Option(metavar="NAME", help="That of each table if none is given; quick for other data.")
     ] = None,
-    network: o.Network = None,
-    weights: o.Weights = None,
-    steps: o.Steps = None,
-    batch: o.BatchSize = None,
-    size: o.Size = None,
-    evaluate_every: o.Every = None,
-    set: o.Set = None,
-    output: o.Output = None,
-    cache: o.Cache = None,
-    device: o.Device = "auto",
-    precision: o.Precision = None,
-    no_compile: o.NoCompile = False,
-    no_capture: o.NoCapture = False,
-    threads: o.Threads = None,
-    processes: o.Processes = None,
-    per_gpu: o.PerGPU = "auto",
-    engine: o.EngineNamed = o.Engine.local,
-    address: o.Address = None,
-    format: o.TableFormat = o.Format.table,
-    quiet: o.Quiet = False,
-    dry_run: o.DryRun = False,
-    skip_corrupt: o.SkipCorrupt = False,
-    retry_failed: o.RetryFailed = False,
-    timeout: o.Timeout = None,
+    choices: Choices,
+    machine: Machine,
+    many: Many,
+    cluster: Cluster,
 ) -> None:
     """Make the paper's tables and figures: run what is missing, and show it beside what was printed."""
-    from domainwise.capture import Fast
-    from domainwise.cli.job import Job, device_named, many
+    from domainwise.cli.job import Job, device_named
     from domainwise.cli.making import Making, default_folder, name_of, ours
     from domainwise.cli.reading import Ask, assignments
     from domainwise.paper.columns import stand_in
@@ -86,30 +67,26 @@ def reproduce(
 
     names = named(what)
     asked = tuple(word.strip().lower() for word in algorithms.split(",")) if algorithms else ()
-    wish = Wish(asked, targets or "", seeds, per_domain, error, assignments(set))
+    wish = Wish(asked, targets or "", seeds, per_domain, error, assignments(choices.set))
     names = possible(names, wish, bool(data) or source is not None, "all" in what)
     if source is not None:
-        from_folder(names, source, wish, output, format, quiet)
+        from_folder(names, source, wish, machine)
         return
-    device = device_named(device, elsewhere=engine == o.Engine.ray)
-    ask = Ask("", network, weights, steps, batch, size, evaluate_every, False, precision, device, set)
-    fast, at_once = Fast(not no_compile, not no_capture), many(per_gpu)
 
     def job(comparison: Comparison, keep: bool) -> Job:
-        kept: Kept = "best" if keep else "none"
-        how = (device, threads, processes, quiet, format, retry_failed, fast, kept, timeout)
-        return Job(comparison, *how, engine, address, per_gpu=at_once)
+        return Job(comparison, machine, Beside(keep=o.Kept.best if keep else o.Kept.none), many, cluster)
 
-    making = Making(data or [], ask, preset, wish, output, (cache, skip_corrupt, quiet), job, dry_run)
+    ask = Ask(**vars(choices), device=device_named(machine.device, elsewhere=cluster.elsewhere))
+    making = Making(data or [], ask, preset, wish, machine, job)
     called = [name_of(text) for text in data or []]
     stand_in(called)
-    folder = (output or default_folder(called)) / "reproduce"
-    if not dry_run:
+    folder = (machine.output or default_folder(called)) / "reproduce"
+    if not machine.dry_run:
         ours(folder.parent)
-    made = [one for name in names for one in show(making.make(name), folder, format, quiet)]
-    if not dry_run:
+    made = [one for name in names for one in show(making.make(name), folder, machine)]
+    if not machine.dry_run:
         report(made, list(making.ended.values()), folder)
-        finish(folder, f"Made from {', '.join(data) if data else 'no data'}.", quiet)
+        finish(folder, f"Made from {', '.join(data) if data else 'no data'}.", machine.quiet)
     if making.troubled:
         raise typer.Exit(1)
 
@@ -129,7 +106,7 @@ def possible(names: Sequence[str], wish: Wish, data: bool, all_of_them: bool) ->
     return [name for name in names if not wish.algorithms or algorithms_of(name) & set(wish.algorithms)]
 
 
-def from_folder(names: Sequence[str], source: Path, wish: Wish, output: Path | None, format: str, quiet: bool) -> None:
+def from_folder(names: Sequence[str], source: Path, wish: Wish, machine: Machine) -> None:
     from domainwise.errors import InputError
     from domainwise.paper import figure5
     from domainwise.paper.contents import TABLES
@@ -137,21 +114,21 @@ def from_folder(names: Sequence[str], source: Path, wish: Wish, output: Path | N
 
     if not (able := [name for name in names if name in (*TABLES, "figure5")]):
         raise InputError(f"{', '.join(names)} cannot be made from results alone: leave out --from, and give --data")
-    folder, found = output / "reproduce" if output else None, False
+    folder, found = machine.output / "reproduce" if machine.output else None, False
     for name, (settings, outcomes) in product(able, opened(source, wish).items()):
         numbers, drawing = figure5.render(outcomes, wish) if name == "figure5" else (None, None)
         made = numbers or TABLES[name].render(outcomes, wish)
         if any(section.measured for section in made.sections):
             found = True
             drawn = [told(drawing, settings)] if drawing else []
-            show([told(made, settings), *drawn], folder, format, quiet)
+            show([told(made, settings), *drawn], folder, machine)
     if not found:
         raise InputError(f"{source} has no trial that belongs to {', '.join(able)}: run it with --data")
     if folder:
-        finish(folder, f"Made from the results in {source}.", quiet)
+        finish(folder, f"Made from the results in {source}.", machine.quiet)
 
 
-def show(made: Sequence[Page | Drawing], folder: Path | None, format: str, quiet: bool) -> Sequence[Page | Drawing]:
+def show(made: Sequence[Page | Drawing], folder: Path | None, machine: Machine) -> Sequence[Page | Drawing]:
     """Print and write them as soon as they are made."""
     import sys
 
@@ -159,10 +136,10 @@ def show(made: Sequence[Page | Drawing], folder: Path | None, format: str, quiet
 
     for one in made:
         if isinstance(one, Page):
-            print(one.render(format), flush=True)
+            print(one.render(machine.format), flush=True)
         if folder:
             files = one.write(folder)
-            if not quiet:
+            if not machine.quiet:
                 print(f"{one.title}: {', '.join(str(file) for file in files[:1])}", file=sys.stderr, flush=True)
     return made
 

@@ -23,6 +23,7 @@ def trained(
     import torch
 
     from domainwise.analysis.task import task
+    from domainwise.cli.groups import Machine
     from domainwise.cli.reading import Ask, read
     from domainwise.model import load
     from domainwise.trial import Trial
@@ -32,7 +33,7 @@ def trained(
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     model = load(run, device=device)
     trial = Trial.from_json(model.config["trial"])
-    opened, _ = read(data, Ask(size=trial.input_size, device=device), cache, False, quiet)
+    opened, _ = read(data, Ask(size=trial.input_size, device=device), Machine(cache=cache, quiet=quiet))
     return task(model, opened, images, precision=precision)
 
 

@@ -1,0 +1,33 @@
+"""All that compare, sweep and run were told, and the job it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from domainwise.api import prepare
+from domainwise.cli.groups import Beside, Choices, Cluster, Machine, Many
+from domainwise.cli.job import Job, device_named
+from domainwise.cli.reading import Ask, read
+
+
+@dataclass(frozen=True)
+class Asked:
+    data: str
+    preset: str
+    choices: Choices
+    beside: Beside
+    machine: Machine
+    many: Many = Many(per_gpu="1")
+    cluster: Cluster = Cluster()
+
+    def job(self, algorithms: str, **wanted: Any) -> Job:
+        """``wanted`` is what :func:`domainwise.api.prepare` is to lay out."""
+        machine, beside = self.machine, self.beside
+        device = device_named(machine.device, elsewhere=self.cluster.elsewhere)
+        ask = Ask(**vars(self.choices), preset=self.preset, balanced=beside.balanced, device=device)
+        domains, settings = read(self.data, ask, machine)
+        comparison = prepare(
+            domains, algorithms, settings=settings, average=beside.average, output=machine.output, **wanted
+        )
+        return Job(comparison, machine, beside, self.many, self.cluster)
