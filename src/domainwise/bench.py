@@ -52,9 +52,8 @@ def measure(spec: Spec, setup: Setup) -> Timing:
     with torch.random.fork_rng(devices=[]), arithmetic_units(setup.precision):
         torch.manual_seed(0)
         notes: list[str] = []
-        algorithm, update = _prepared(spec, setup, notes)
-        inputs = Inputs(setup.augment, setup.size, compiler=setup.fast.compiler(setup.device))
-        feed = Feed(_parts(setup), inputs, setup.batch, 0)
+        algorithm, update = prepared(spec, setup, notes)
+        feed = feed_of(setup)
         batches = feed.draw(algorithm.fresh)
         with _clock(setup.device) as start:
             for _ in range(5):
@@ -82,7 +81,8 @@ def table(timings: Sequence[Timing]) -> list[dict[str, Any]]:
     return [asdict(timing) for timing in timings]
 
 
-def _prepared(spec: Spec, setup: Setup, notes: list[str]) -> tuple[Algorithm, Callable[[Any], Any]]:
+def prepared(spec: Spec, setup: Setup, notes: list[str]) -> tuple[Algorithm, Callable[[Any], Any]]:
+    """An algorithm and how to update it, which says into ``notes`` what it does without."""
     algorithm = spec.create({"lr": 5e-5})
     channels = 3 + algorithm.extra_channels
     net = build(setup.network, (setup.size, setup.size, 3), setup.classes, extra_channels=algorithm.extra_channels)
@@ -99,14 +99,17 @@ def _prepared(spec: Spec, setup: Setup, notes: list[str]) -> tuple[Algorithm, Ca
     return algorithm, updater(algorithm.setup(net, seed=0), capture=setup.fast.capture, say=notes.append)
 
 
-def _parts(setup: Setup) -> list[Part]:
+def feed_of(setup: Setup) -> Feed:
+    """Of noise."""
     random, n = np.random.RandomState(0), 4 * setup.batch
     shape = (n, setup.stored, setup.stored, 3)
     made = [
         Domain(str(i), random.randint(0, 256, shape).astype(np.uint8), random.randint(0, setup.classes, n))
         for i in range(setup.domains)
     ]
-    return [Part(domain, np.arange(n), setup.device, on_host=setup.device == "cpu") for domain in made]
+    parts = [Part(domain, np.arange(n), setup.device, on_host=setup.device == "cpu") for domain in made]
+    inputs = Inputs(setup.augment, setup.size, compiler=setup.fast.compiler(setup.device))
+    return Feed(parts, inputs, setup.batch, 0)
 
 
 def _ms(call: Callable[[], Any], setup: Setup) -> float:
