@@ -21,7 +21,8 @@ from domainwise.trial import Trial
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
 
 VARIANTS = [
-    *(name for name in names() if name not in ("causirl", "arm")),
+    *(name for name in names() if name != "arm"),
+    "causirl(distance='mmd')",
     "irm(anneal=6)",
     "vrex(anneal=6)",
     "fishr(anneal=6)",
@@ -73,9 +74,9 @@ def test_captured_training_is_eager_training(text: str) -> None:
 
 
 def test_what_cannot_be_captured_runs_and_says_why() -> None:
-    _, update, losses, said = trained("causirl", capture=True, steps=5)
+    _, update, losses, said = trained("hutchinson(draws=2)", capture=True, steps=5)
     assert not isinstance(update, Captured)
-    assert said == ["causirl runs without a CUDA graph: it cuts every minibatch at another place"]
+    assert [sentence.startswith("hutchinson runs without a CUDA graph: ") for sentence in said] == [True]
     assert len(losses) == 5
 
 

@@ -91,7 +91,9 @@ def test_coral_and_mmd(name, sizes) -> None:
 @pytest.mark.parametrize("name", ["coral", "mmd"])
 def test_causirl(name) -> None:
     def rule(net: Network, data: Batches, memory: Memory) -> Tensor:
-        cuts = memory["ours"].splits
+        inside = torch.split(memory["ours"].first, [len(y) for _, y in data])
+        cuts = [int(part.sum()) for part in inside]
+        assert all(part.tolist() == sorted(part.tolist(), reverse=True) for part in inside)
         assert all(0 <= cut < len(y) for cut, (_, y) in zip(cuts, data, strict=True))
         features = [net.featurizer(x) for x, _ in data]
         first = [row for f, cut in zip(features, cuts, strict=True) for row in f[:cut]]
@@ -102,15 +104,18 @@ def test_causirl(name) -> None:
     follow(rule, f"causirl(distance='{name}', penalty=2.5)", sizes=UNEQUAL)
 
 
+@pytest.mark.parametrize("distance", ["coral", "mmd"])
 @pytest.mark.parametrize("cuts", [(0, 0, 0), (1, 0, 0), (0, 0, 2)])
-def test_causirl_with_fewer_than_two_samples_on_a_side_has_no_penalty(cuts, monkeypatch) -> None:
-    causirl = create("causirl", penalty=1e6).setup(network())
+def test_causirl_with_fewer_than_two_samples_on_a_side_has_no_penalty(cuts, distance, monkeypatch) -> None:
+    causirl = create("causirl", penalty=1e6, distance=distance).setup(network())
     monkeypatch.setattr(causirl, "split_points", lambda sizes: cuts)
     data = batches(0, [8, 3, 5])
     loss = mean(domain_risks(causirl.net, data)).item()
     metrics = causirl.update(data)
     assert (metrics["penalty"].item() == 0) == (sum(cuts) < 2)
     assert (metrics["loss"].item() == pytest.approx(loss)) == (sum(cuts) < 2)
+    assert all(p.isfinite().all() for p in causirl.net.parameters())
+    assert causirl.loss(batches(1, [2, 2, 2])).isfinite()  # of other sizes than were drawn for
 
 
 def test_causirl_cuts_anywhere_but_at_the_end() -> None:

@@ -66,6 +66,18 @@ def coral(*features: Tensor) -> Tensor:
     return _difference([f.mean(0) for f in features]) + _difference([_covariance(f) for f in features])
 
 
+@in_full_precision
+def coral_between(points: Tensor, first: Tensor) -> Tensor:
+    """:func:`coral` of the points where ``first`` is 1 and those where it is 0, in shapes that do not tell how many."""
+    means, covariances = [], []
+    for inside in torch.stack([first, 1 - first]).to(points.dtype):
+        count = inside.sum()
+        means.append(inside @ points / count.clamp_min(1))
+        centered = (points - means[-1]) * inside[:, None]
+        covariances.append(centered.T @ centered / (count - 1).clamp_min(1))
+    return _difference(means) + _difference(covariances)
+
+
 def _covariance(features: Tensor) -> Tensor:
     centered = features - features.mean(0)
     return centered.T @ centered / (len(features) - 1)  # torch.cov would wait for the device
@@ -86,9 +98,21 @@ def mmd(*features: Tensor) -> Tensor:
     n = len(features)
     if n == 1:
         return features[0].new_zeros(())
-    points = torch.cat(features)
-    mean: Tensor = torch.block_diag(*[f.new_full((1, len(f)), 1 / len(f)) for f in features])  # type: ignore[no-untyped-call]
-    within_and_between = mean @ _kernel(points) @ mean.T  # (n, n)
+    means: Tensor = torch.block_diag(*[f.new_full((1, len(f)), 1 / len(f)) for f in features])  # type: ignore[no-untyped-call]
+    return _discrepancy(torch.cat(features), means)
+
+
+@in_full_precision
+def mmd_between(points: Tensor, first: Tensor) -> Tensor:
+    """:func:`mmd` of the points where ``first`` is 1 and those where it is 0, in shapes that do not tell how many."""
+    members = torch.stack([first, 1 - first]).to(points.dtype)
+    return _discrepancy(points, members / members.sum(1, keepdim=True).clamp_min(1))
+
+
+def _discrepancy(points: Tensor, means: Tensor) -> Tensor:
+    """Of n groups; a row of ``means`` weighs the points so that the mean of one of them comes out."""
+    n = len(means)
+    within_and_between = means @ _kernel(points) @ means.T  # (n, n)
     within = within_and_between.diagonal().mean()
     between = (within_and_between.sum() - n * within) / (n * (n - 1))
     return 2 * (within - between)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from domainwise.algorithms import Penalized, Terms, algorithm, hyper, log10
-from domainwise.losses import Batch, coral, mmd, risks
+from domainwise.losses import Batch, coral_between, mmd_between, risks
 from domainwise.network import Network
 
 
@@ -23,16 +24,17 @@ class CausIRL(Penalized):
     penalty: float = hyper(1.0, log10(-1, 1), domainbed="mmd_gamma", least=0)
     distance: str = hyper("coral", choices=("coral", "mmd"))
 
-    @property
-    def uncapturable(self) -> str:
-        return "it cuts every minibatch at another place"
-
     def setup(self, net: Network, *, seed: int | None = None) -> Self:
-        self.splits: Sequence[int] = ()
+        self.first: Tensor | None = None  # 1 for every sample that lies before its cut, else 0
         return super().setup(net, seed=seed)
 
     def prepare(self, batches: Sequence[Any]) -> None:
-        self.splits = self.split_points([len(y) for _, y in batches])
+        sizes = [len(y) for _, y in batches]
+        drawn = before(sizes, self.split_points(sizes))
+        if self.first is None or len(self.first) != len(drawn):
+            self.first = torch.empty_like(drawn, device=self.device)
+        # Where it lies stays the same, for a graph; pinned, the host does not wait for the copy.
+        self.first.copy_(drawn.pin_memory() if self.first.is_cuda else drawn, non_blocking=True)
 
     def split_points(self, sizes: Sequence[int]) -> Sequence[int]:
         return [int(torch.randint(size, (), generator=self.generator)) for size in sizes]
@@ -40,9 +42,13 @@ class CausIRL(Penalized):
     def terms(self, batches: Sequence[Batch]) -> Terms:
         features = [self.net.features(x) for x, _ in batches]
         risk = risks([self.net.logits(f) for f in features], batches).mean()
-        cuts = self.splits or [len(f) // 2 for f in features]  # nothing is drawn before the first update
-        first = torch.cat([f[:cut] for f, cut in zip(features, cuts, strict=True)])
-        second = torch.cat([f[cut:] for f, cut in zip(features, cuts, strict=True)])
-        if min(len(first), len(second)) < 2:
-            return Terms(risk, risk.new_zeros(()), self.penalty)
-        return Terms(risk, {"coral": coral, "mmd": mmd}[self.distance](first, second), self.penalty)
+        first, sizes = self.first, [len(f) for f in features]
+        if first is None or len(first) != sum(sizes):  # of these minibatches nothing was drawn
+            first = before(sizes, [size // 2 for size in sizes]).to(self.device)
+        distance = {"coral": coral_between, "mmd": mmd_between}[self.distance](torch.cat(features), first)
+        both = (first.sum() >= 2) & ((1 - first).sum() >= 2)
+        return Terms(risk, distance * both, self.penalty)
+
+
+def before(sizes: Sequence[int], cuts: Sequence[int]) -> Tensor:
+    return torch.cat([(torch.arange(size) < cut).float() for size, cut in zip(sizes, cuts, strict=True)])
