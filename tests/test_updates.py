@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from domainwise import Network
 from domainwise.algorithms import create
+from domainwise.network import build
 
 
 @pytest.mark.parametrize("sizes", [(8, 8, 8), UNEQUAL])
@@ -163,3 +164,15 @@ def test_a_frozen_context_network_is_domainbeds_arm() -> None:
     arm.net.context.requires_grad_(False)
     arm.update(batches(0, [8, 8, 8]))
     assert_same(arm.net.context, before)
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_the_context_of_arm_is_computed_as_precisely_as_the_features(low: bool) -> None:
+    net = build("small", (8, 8, 3), 4, extra_channels=1)
+    net.low_precision = low
+    arm = create("arm").setup(net)
+    seen: list[torch.dtype] = []
+    arm.net.context.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
+    net.featurizer.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].dtype))
+    assert arm.predict(torch.randn(6, 3, 8, 8)).dtype == torch.float32
+    assert seen == [torch.bfloat16 if low else torch.float32, torch.float32]

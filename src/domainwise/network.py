@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Self
 
@@ -41,8 +41,12 @@ class Network(nn.Module):
         if freeze_batch_norm:
             self.train()
 
+    def lowered(self, device: torch.device) -> AbstractContextManager[object]:
+        """In which a featurizer runs, and what belongs to it."""
+        return torch.autocast(device.type, torch.bfloat16) if self.low_precision else nullcontext()
+
     def features(self, x: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, torch.bfloat16) if self.low_precision else nullcontext():
+        with self.lowered(x.device):
             features: Tensor = self.featurizer(x)
         dropped: Tensor = self.dropout(features.float() if self.low_precision else features)
         return dropped

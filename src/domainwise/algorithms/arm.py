@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, Self, cast
 
 import torch
@@ -58,6 +59,8 @@ class Contextual(nn.Module):
         self.channels = first.in_channels - 1
         # As wide as the network begins: 64 for the networks of the published benchmarks, as in DomainBed.
         self.context = _context(self.channels, first.out_channels, seed).to(next(inner.parameters()))
+        if first.weight.is_cuda:  # as the network is laid out there
+            self.context.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
         """``sizes`` are those of the groups, in the order of the images; None is one group of all."""
@@ -70,7 +73,9 @@ class Contextual(nn.Module):
                 f"arm takes images of shape (samples, {self.channels}, height, width), one channel fewer than the "
                 f"network's first convolution, and got inputs of shape {tuple(x.shape)}"
             )
-        groups = torch.split(self.context(x), [len(x)] if sizes is None else list(sizes))
+        with self.inner.lowered(x.device) if isinstance(self.inner, Network) else nullcontext():
+            contexts = self.context(x).to(x.dtype)
+        groups = torch.split(contexts, [len(x)] if sizes is None else list(sizes))
         means = torch.cat([group.mean(0, keepdim=True).expand_as(group) for group in groups])
         return torch.cat([x, means], 1)
 
