@@ -85,7 +85,7 @@ class Sent:
         if self.table.is_cuda:
             pinned = torch.empty_like(self.table, device="cpu", pin_memory=True)
             self.table = pinned.copy_(self.table, non_blocking=True)  # to memory of another kind it would wait
-            self.there = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self.there = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # asleep, not spinning
             self.there.record()
 
     def arrived(self) -> Iterator[tuple[int, dict[str, float]]]:
