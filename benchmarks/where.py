@@ -68,7 +68,7 @@ def measured(update: Callable[[], object], updates: int, device: str) -> tuple[f
     for event in seen.key_averages():
         if device == "cpu":
             kernels[event.key] += event.self_cpu_time_total / 1e3 / updates
-        elif event.device_type == DeviceType.CUDA:
+        elif event.device_type == DeviceType.CUDA and not event.is_user_annotation:
             kernels[event.key] += event.self_device_time_total / 1e3 / updates
     return clock, kernels
 

@@ -39,8 +39,9 @@ BALANCE = """Of the selected models: whether they lie equally far from what each
 
 PRECISION = """## bfloat16 and float32
 
-The same trials, seed for seed, with `--precision fp32`, from `{fp32}`: accuracy in percent on the unseen domain, mean
-over the evaluations of the last two thirds of the updates that both have made, {first} to {last}.
+The same trials, seed for seed, with `--precision fp32` and cut short, from `{fp32}`: accuracy in percent on
+the unseen domain, mean over the evaluations of the last two thirds of the updates that both have made, {first}
+to {last}.
 """
 
 Records = dict[int, dict[str, Any]]  # by step

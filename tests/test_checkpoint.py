@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,6 @@ from domainwise import InputError
 from domainwise.checkpoint import (
     Checkpoints,
     Damaged,
-    Stopped,
-    checkpoints as checkpoints_module,
     files,
     flatten,
     load,
@@ -127,17 +124,6 @@ def test_a_checkpoint_that_cannot_be_written_leaves_nothing(tmp_path: Path, monk
     assert not list(tmp_path.iterdir())
 
 
-class Weights:
-    def __init__(self) -> None:
-        self.tensor = torch.zeros(3)
-
-    def state_dict(self) -> dict[str, object]:
-        return {"tensor": self.tensor}
-
-    def load_state_dict(self, state: dict[str, object]) -> None:
-        self.tensor = state["tensor"]
-
-
 class Counter:
     def __init__(self) -> None:
         self.value = 0
@@ -224,73 +210,6 @@ def test_saving_takes_a_small_share_of_the_time_and_loses_a_minute_at_most(tmp_p
     assert not due(10, 2, True)
     assert not due(50, 0.1, False)
     assert due(61, 100, False)
-
-
-class Slow:
-    """Instead of writing to the disk: waits until it is told to."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go, usual = threading.Event(), files.write
-        monkeypatch.setattr(checkpoints_module, "write", lambda *given: self.go.wait(30) and usual(*given))
-
-
-def test_training_goes_on_while_a_checkpoint_is_written_which_is_of_when_it_was_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow, weights = Slow(monkeypatch), Weights()
-    checkpoints = Checkpoints(tmp_path, journals=("log",))
-    checkpoints.restore({"weights": weights})
-    (tmp_path / "log").write_text("before\n")
-    checkpoints.updates = 7
-    checkpoints.save(seconds=1.0)
-    weights.tensor.add_(1)
-    with (tmp_path / "log").open("a") as log:
-        log.write("after\n")
-    checkpoints.last -= 1000
-    assert not checkpoints.due(evaluated=True)  # one at a time
-    assert not saved(tmp_path)
-    slow.go.set()
-    checkpoints.settle()
-    assert checkpoints.due(evaluated=True)
-    again = Weights()
-    after = Checkpoints(tmp_path, journals=("log",))
-    assert after.find()
-    assert after.restore({"weights": again}) == 7
-    assert torch.equal(again.tensor, torch.zeros(3))
-    assert (tmp_path / "log").read_text() == "before\n"
-
-
-def test_who_asks_to_stop_is_answered_when_the_state_is_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow, checkpoints = Slow(monkeypatch), Checkpoints(tmp_path)
-    monkeypatch.setattr(checkpoints_module, "stop_requested", lambda: 15)
-    threading.Timer(0.3, slow.go.set).start()
-    with pytest.raises(Stopped, match="stopped after 0 updates: start the same command again to go on from there"):
-        checkpoints.save(seconds=1.0)
-    assert [path.name for path in saved(tmp_path)] == ["checkpoint-00000000"]
-
-
-def test_the_time_of_writing_counts_as_the_cost_and_what_fails_is_said_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    slow, checkpoints = Slow(monkeypatch), Checkpoints(tmp_path, say=said.append)
-    checkpoints.save(seconds=1.0)
-    threading.Event().wait(0.2)
-    slow.go.set()
-    checkpoints.settle()
-    assert checkpoints.cost >= 0.2
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoints_module, "write", full)
-    checkpoints.updates = 5
-    checkpoints.save(seconds=1.0)
-    checkpoints.settle()
-    checkpoints.settle()
-    assert said == ["no checkpoint could be saved after 5 updates, training goes on: No space left on device"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such limits")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -47,6 +48,26 @@ def test_a_folder_that_cannot_be_made_leaves_the_compiler_its_own(home: Path) ->
     home.parent.write_text("a file in its place")
     compiled.keep_compiled()
     assert compiled.VARIABLE not in os.environ
+
+
+def test_a_full_disk_leaves_the_compiler_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    compiled.keep_compiled()
+    assert compiled.VARIABLE not in os.environ
+
+
+def test_without_a_home_there_is_nothing_to_keep_or_to_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    Fast().compiler("cuda")
+    assert compiled.VARIABLE not in os.environ
+    assert (compiled.size(), compiled.clear()) == (0, 0)
 
 
 def test_it_is_listed_and_cleared_apart_from_images(home: Path) -> None:

@@ -21,7 +21,7 @@ from made_data import stripes
 
 import domainwise as dw
 from domainwise import InputError, records
-from domainwise.algorithms import names, parse
+from domainwise.algorithms import Algorithm, names, parse
 from domainwise.checkpoint import Stopped, checkpoints, listening, saved, stop_requested
 from domainwise.keeper import spread
 from domainwise.settings import resolve
@@ -270,6 +270,40 @@ def test_a_disk_too_full_for_records_is_a_sentence_and_the_trial_goes_on_later(
             run(trial(), tmp_path / "full")
     assert run(trial(), tmp_path / "full") == ["resumes at step 10"]
     assert remains(tmp_path / "full") == remains(tmp_path / "whole")
+
+
+def test_what_ends_in_the_middle_leaves_the_process_as_it_was_though_its_error_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise torch's generator would be put back whenever the error is forgotten, in the middle of another trial."""
+    before = torch.get_rng_state()
+    monkeypatch.setattr(records, "append", _from_step(12))
+    with pytest.raises(InputError) as kept:
+        run(trial(), tmp_path)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert kept.value.__traceback__ is not None
+
+
+class CompilerError(RuntimeError):
+    """As the compiler wraps whatever happens to it."""
+
+    def __init__(self, inner_exception: Exception) -> None:
+        super().__init__(str(inner_exception))
+        self.inner_exception = inner_exception
+
+
+def test_a_full_disk_is_known_through_the_error_a_library_makes_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compiling(*_: object, **__: object) -> None:
+        raise CompilerError(OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Algorithm, "update", compiling)
+        with pytest.raises(InputError, match=r"cannot write to .*: Disk quota exceeded"):
+            run(trial(), tmp_path)
+    assert not (tmp_path / "result.json").exists()
+    assert run(trial(), tmp_path) == []
 
 
 def _full(*_: object) -> None:

@@ -16,6 +16,7 @@ from domainwise.capture import Fast, prepare, updater
 from domainwise.data.domains import Domain
 from domainwise.data.feed import EVALUATION_BATCH, Feed, Inputs, Part
 from domainwise.network import build
+from domainwise.turns import on_device
 from domainwise.units import arithmetic_units
 
 
@@ -49,7 +50,7 @@ class Timing:
 
 
 def measure(spec: Spec, setup: Setup) -> Timing:
-    with torch.random.fork_rng(devices=[]), arithmetic_units(setup.precision):
+    with torch.random.fork_rng(devices=[]), on_device(setup.device), arithmetic_units(setup.precision):
         torch.manual_seed(0)
         notes: list[str] = []
         algorithm, update = prepared(spec, setup, notes)

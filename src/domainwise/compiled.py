@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from domainwise.data.cache import own_cache_folder
 
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+PROBED = 2**20  # bytes that there must be room for
 
 
-def compiled_folder() -> Path:
-    """Of the user alone, since the compiler reads pickles from it."""
-    return own_cache_folder() / "compiled"
+def compiled_folder() -> Path | None:
+    """Of the user alone, since the compiler reads pickles from it; None where there is no home."""
+    try:
+        return own_cache_folder() / "compiled"
+    except RuntimeError:
+        return None
 
 
 def keep_compiled() -> None:
@@ -23,16 +28,19 @@ def keep_compiled() -> None:
     The compiler's own default is temporary: empty again on every machine, and in every job of many clusters.
     """
     folder = compiled_folder()
+    if VARIABLE in os.environ or folder is None:
+        return
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if os.access(folder, os.W_OK):
-            os.environ.setdefault(VARIABLE, str(folder))
+        with tempfile.TemporaryFile(dir=folder) as probe:  # a disk may be full, and a quota used up
+            probe.write(bytes(PROBED))
+        os.environ[VARIABLE] = str(folder)
 
 
 def size() -> int:
     """Of all that is kept, in bytes."""
-    total = 0
-    for path in compiled_folder().rglob("*"):
+    total, folder = 0, compiled_folder()
+    for path in folder.rglob("*") if folder else ():
         with suppress(OSError):  # somebody may be compiling
             total += path.stat().st_size if path.is_file() else 0
     return total
@@ -40,6 +48,7 @@ def size() -> int:
 
 def clear() -> int:
     """Remove it, and return how many bytes that was."""
-    removed = size()
-    shutil.rmtree(compiled_folder(), ignore_errors=True)
+    removed, folder = size(), compiled_folder()
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
     return removed

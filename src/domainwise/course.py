@@ -83,10 +83,11 @@ class Sent:
         self.table = torch.stack([torch.stack([one[name] for name in self.names]) for _, one in metrics])
         self.there: torch.cuda.Event | None = None
         if self.table.is_cuda:
+            stream = torch.cuda.current_stream(self.table.device)  # which need not be of the current device
             pinned = torch.empty_like(self.table, device="cpu", pin_memory=True)
             self.table = pinned.copy_(self.table, non_blocking=True)  # to memory of another kind it would wait
             self.there = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # asleep, not spinning
-            self.there.record()
+            self.there.record(stream)
 
     def arrived(self) -> Iterator[tuple[int, dict[str, float]]]:
         """By step, once they have come."""

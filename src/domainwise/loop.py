@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import fmean
 from typing import Any
@@ -47,7 +47,7 @@ def run(
     checkpoints: Checkpoints | None = None,
     evaluate_all: bool = False,
     say: Callable[[str], None] = lambda sentence: None,
-) -> Iterator[Record]:
+) -> Generator[Record, None, None]:
     """Train on every domain but the targets, and yield a record at every evaluation.
 
     ``tick`` hears the number of updates made so far, now and then; ``keeper`` sees the model at every evaluation;

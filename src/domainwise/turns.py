@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 import torch
@@ -41,6 +41,11 @@ def one_thread() -> Iterator[None]:
             yield
         finally:
             _handing.remove(handing)
+
+
+def on_device(device: str) -> AbstractContextManager[object]:
+    """Make a GPU the current one, whose streams and events are meant where none is named."""
+    return torch.cuda.device(device) if torch.device(device).type == "cuda" else nullcontext()
 
 
 def _on(stream: torch.cuda.Stream | None, work: Callable[[], T]) -> T:

@@ -69,7 +69,7 @@ class Checkpoints:
         self.found: Found | None = None
         self.parts: Mapping[str, Stateful] = {}
         self.updates, self.cost, self.last = 0, 0.0, time.perf_counter()
-        self.writing: tuple[int, Future[float]] | None = None  # after so many updates; its result is how long it took
+        self.writing: tuple[int, Future[None]] | None = None  # after so many updates
 
     @property
     def seconds(self) -> float:
@@ -135,7 +135,7 @@ class Checkpoints:
             self.last = time.perf_counter()
             try:
                 flat, about = self._taken(self.folder, seconds)
-            except InputError as error:
+            except (OSError, InputError) as error:
                 self._failed(self.updates, error)
             else:
                 self._start(self.folder, flat, about)
@@ -144,15 +144,17 @@ class Checkpoints:
             raise Stopped(f"stopped after {self.updates} updates: {self._promise()}", number)
 
     def settle(self) -> None:
-        """Wait for what is being written."""
+        """Wait for what is being written. What goes wrong with it is said: it is never the end of a trial."""
         if self.writing is None:
             return
         updates, writing = self.writing
-        self.writing = None
         try:
-            self.cost = writing.result()
-        except OSError as error:
+            writing.result()
+        except Exception as error:
             self._failed(updates, error)
+        finally:
+            if writing.done():  # not where somebody would not wait: the folder must not be let go of before
+                self.writing = None
 
     def clear(self) -> None:
         assert self.folder is not None
@@ -175,21 +177,21 @@ class Checkpoints:
     def _start(self, folder: Path, flat: Flat, about: dict[str, Any]) -> None:
         updates, started = self.updates, self.last
 
-        def written() -> float:
-            for path in saved(folder)[1:]:  # so that there is never room needed for more than two
-                remove(path)
-            for name, length in about["journals"].items():
-                if length:
-                    sync(folder / name)
-            write(folder, updates, flat, about)
-            return time.perf_counter() - started
+        def written() -> None:
+            try:
+                for path in saved(folder)[1:]:  # so that there is never room needed for more than two
+                    remove(path)
+                for name, length in about["journals"].items():
+                    if length:
+                        sync(folder / name)
+                write(folder, updates, flat, about)
+            finally:
+                self.cost = time.perf_counter() - started
 
-        with_one_thread = ThreadPoolExecutor(1)
-        self.writing = updates, with_one_thread.submit(written)
-        with_one_thread.shutdown(wait=False)  # the thread ends with this
+        self.writing = updates, _begun(written)
 
-    def _failed(self, updates: int, error: OSError | InputError) -> None:
-        reason = (error.strerror or error) if isinstance(error, OSError) else error
+    def _failed(self, updates: int, error: Exception) -> None:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         self.say(f"no checkpoint could be saved after {updates} updates, training goes on: {reason}")
 
     def _promise(self) -> str:
@@ -216,6 +218,23 @@ class Checkpoints:
         if other := differences(found.about["circumstances"], self.circumstances):
             self.say(f"the numbers may differ in their last digits from those of an undisturbed run: {other}")
         return found
+
+
+def _begun(work: Callable[[], None]) -> Future[None]:
+    """In a thread that ends with it, or at once where there can be no more threads."""
+    thread = ThreadPoolExecutor(1)
+    try:
+        return thread.submit(work)
+    except RuntimeError:
+        done: Future[None] = Future()
+        try:
+            work()
+            done.set_result(None)
+        except Exception as error:
+            done.set_exception(error)
+        return done
+    finally:
+        thread.shutdown(wait=False)
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from domainwise.select import selected, summary, validation
 from domainwise.sweep.alone import alone, clear_leftovers
 from domainwise.sweep.resuming import checkpoints_of, versions
 from domainwise.trial import Trial
+from domainwise.turns import on_device
 
 Watch = Callable[[Trial, dict[str, Any]], None]
 
@@ -57,7 +59,7 @@ def execute(
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})):
+        with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})), on_device(device):
             ended = _ended(trial, folder)
             if ended is not None:
                 return ended
@@ -120,8 +122,8 @@ class Attempt:
         except torch.AcceleratorError as error:
             raise DeviceLost(f"the device can no longer be used: {str(error).splitlines()[0]}") from error
         except Exception as error:
-            if isinstance(error, OSError) and error.errno in NOT_THE_TRIALS_FAULT:
-                raise
+            if fault := _of_the_disk(error):
+                raise fault  # noqa: B904  it may be the error itself
             (self.folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
             return Ending("failed", _told(error), len(self.journal.records))
         return Ending("finished", "", self.trial.steps - 1)
@@ -129,7 +131,7 @@ class Attempt:
     def _train(self, data: Domains, fast: Fast) -> None:
         trial = self.trial
         self.journal.begin(again=self.checkpoints.find())
-        records = run(
+        training = run(
             trial,
             data,
             device=self.device,
@@ -140,12 +142,14 @@ class Attempt:
             tick=lambda step: self.watch(trial, {"step": step}),
             say=self.say,
         )
-        try:
-            for record in records:
-                self.journal.add(record)
-                self.watch(trial, {"step": record["step"] + 1, "validation": validation(record, trial.targets)})
-        finally:
-            self.checkpoints.settle()
+        # Closed at once, whatever happens: what it has changed in this process is not put back before.
+        with closing(training):
+            try:
+                for record in training:
+                    self.journal.add(record)
+                    self.watch(trial, {"step": record["step"] + 1, "validation": validation(record, trial.targets)})
+            finally:
+                self.checkpoints.settle()
 
     def ended(self, ending: Ending) -> dict[str, Any]:
         """Publish the result, once: where another process was faster, its result stands."""
@@ -230,6 +234,17 @@ def _measures(trial: Trial, record: Record) -> dict[str, Any]:
     name, accuracy = worst(seen)
     means = {key: fmean(one[key] for one in found) for key in found[0] if key not in ("accuracy", "loss")}
     return {**means, "worst_domain": name, "worst_accuracy": accuracy}
+
+
+def _of_the_disk(error: BaseException | None) -> OSError | None:
+    """What the disk has against it, also where a library, such as the compiler, has made an error of its own of it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, OSError) and error.errno in NOT_THE_TRIALS_FAULT:
+            return error
+        seen.add(id(error))
+        error = getattr(error, "inner_exception", None) or error.__cause__ or error.__context__
+    return None
 
 
 def _told(error: Exception) -> str:
