@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import typer
@@ -24,6 +24,7 @@ from domainwise.errors import InputError
 from domainwise.results import Outcome, outcomes
 from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.engine import Engine, Runs
+from domainwise.sweep.pack import Many as AtOnce
 from domainwise.sweep.status import estimate, working
 from domainwise.trial import Trial
 
@@ -78,7 +79,7 @@ class Job:
             beside.keep.value,
             machine.timeout,
             beside.snapshots,
-            at_once(self.many.per_gpu),
+            read_many(self.many.per_gpu),
             beside.evaluate_all,
         )
 
@@ -146,7 +147,7 @@ def free_space(folder: Path) -> int:
     return shutil.disk_usage(there).free
 
 
-def at_once(text: str) -> int | Literal["auto"]:
+def read_many(text: str) -> AtOnce:
     """How many trials on one GPU."""
     if text == "auto":
         return "auto"
