@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 from made_data import stripes
+from made_pooling import SHAPES, made
 
 from domainwise.algorithms import create, names, parse
 from domainwise.capture import Captured, Fast, prepare, updater
 from domainwise.loop import run
 from domainwise.network import Network, build
+from domainwise.pooling import max_pool
 from domainwise.settings import resolve
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
@@ -86,6 +88,25 @@ def test_compiled_and_folded_training_is_eager_training(precision: str, toleranc
     fast, _, found, _ = trained("arith", capture=True, compile=True, precision=precision)
     assert [row["loss"] for row in found] == pytest.approx([row["loss"] for row in expected], rel=tolerance)
     assert list(plain.net.state_dict()) == list(fast.net.state_dict())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [*SHAPES, (32, 64, 112, 112)])
+def test_pooling_is_that_of_the_host(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        x = made(shape, dtype).to(device).requires_grad_()
+        largest, which = max_pool(x)
+        (gradient,) = torch.autograd.grad(largest, x, made(tuple(largest.shape), dtype).to(device))
+        found.append((largest.cpu(), which.cpu(), gradient.cpu()))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-2, atol=1e-6)
+
+
+def test_the_pooling_of_a_network_to_be_compiled_is_ours() -> None:
+    net = network()
+    prepare(net, (3, 32, 32), precision="bf16", fast=Fast())
+    assert "forward" in vars(net.featurizer.maxpool)
 
 
 def test_a_loaded_state_is_captured_anew() -> None:

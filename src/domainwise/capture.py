@@ -14,6 +14,7 @@ from domainwise.algorithms import Algorithm
 from domainwise.compiled import keep_compiled
 from domainwise.folding import fold
 from domainwise.network import Network
+from domainwise.pooling import swap
 
 WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
 
@@ -53,6 +54,7 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if fast.compile and compilable:
         fold(net.featurizer, torch.randn_like(example))
+        swap(net.featurizer, torch.randn_like(example))
         keep_compiled()
         net.featurizer.compile(dynamic=False, options=fast.options)
 

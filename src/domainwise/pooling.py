@@ -1,0 +1,144 @@
+"""The max-pooling that ResNets begin with, 3 x 3 at every other pixel, with a gradient in one pass.
+
+What a compiler makes of that gradient looks, for every pixel, into each window that the pixel may be in. The kernels
+here take four pixels at a time, which are in the same four windows. A ReLU before the pooling goes behind it, where a
+quarter of the pixels is left: ``max(relu(x)) = relu(max(x))``, and their gradients are equal too.
+"""
+
+from __future__ import annotations
+
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from domainwise.wiring import output, pairs, same
+
+
+def swap(net: nn.Module, example: Tensor) -> int:
+    """Have every such pooling in a network done by :func:`max_pool`, and return how many there were.
+
+    ``example`` is one input, to see which ReLU feeds a pooling and nothing else.
+    """
+    pools = [module for module in net.modules() if _fits(module)]
+    before = output(net, example) if pools else example
+    relus = {pool: relu for relu, pool in pairs(net, example, _is_relu, _fits)} if pools else {}
+    for pool in pools:
+        pool.forward = MethodType(_pooled_then_relu if pool in relus else _pooled, pool)
+    for relu in relus.values():
+        relu.forward = MethodType(_passed, relu)
+    # What a ReLU made may be used past the pooling too: then everything stays as it was.
+    if pools and not same(output(net, example), before):
+        for module in (*pools, *relus.values()):
+            del module.forward
+        return 0
+    return len(pools)
+
+
+def _fits(module: nn.Module) -> bool:
+    if type(module) is not nn.MaxPool2d or module.ceil_mode or module.return_indices:
+        return False
+    sizes = (module.kernel_size, module.stride, module.padding, module.dilation)
+    return [(n, n) if isinstance(n, int) else tuple(n) for n in sizes] == [(3, 3), (2, 2), (1, 1), (1, 1)]
+
+
+def _is_relu(module: nn.Module) -> bool:
+    return type(module) is nn.ReLU
+
+
+def _pooled(self: nn.Module, x: Tensor) -> Tensor:
+    if not torch.is_grad_enabled():  # a compiler joins the pooling with what comes before it
+        return F.max_pool2d(x, 3, 2, 1)
+    largest: Tensor = max_pool(x)[0]
+    return largest
+
+
+def _pooled_then_relu(self: nn.Module, x: Tensor) -> Tensor:
+    return F.relu(_pooled(self, x))
+
+
+def _passed(self: nn.Module, x: Tensor) -> Tensor:
+    return x
+
+
+@torch.library.custom_op("domainwise::max_pool", mutates_args=())
+def max_pool(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest of every window, and which of its nine pixels that is."""
+    largest, places = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+    top, left = _corners(largest)
+    width = x.shape[3]
+    which = 3 * (places // width - top) + places % width - left
+    return largest.contiguous(memory_format=torch.channels_last), _of_bytes(which)
+
+
+@torch.library.custom_op("domainwise::max_pool_gradient", mutates_args=())
+def max_pool_gradient(gradient: Tensor, which: Tensor, height: int, width: int) -> Tensor:
+    """Every window's gradient at the pixel that was its largest."""
+    top, left = _corners(which)
+    places = (top + which // 3) * width + left + which % 3
+    found = gradient.new_zeros(*gradient.shape[:2], height * width)
+    found.scatter_add_(2, places.flatten(2), gradient.flatten(2))
+    return found.view(*gradient.shape[:2], height, width).contiguous(memory_format=torch.channels_last)
+
+
+def _corners(windows: Tensor) -> tuple[Tensor, Tensor]:
+    """The first row and the first column of each."""
+    rows, columns = (torch.arange(n, device=windows.device) for n in windows.shape[2:])
+    return 2 * rows[:, None] - 1, 2 * columns - 1
+
+
+def _of_bytes(which: Tensor) -> Tensor:
+    return which.to(torch.int8, memory_format=torch.channels_last)
+
+
+@max_pool.register_fake
+def _(x: Tensor) -> tuple[Tensor, Tensor]:
+    height, width = ((n - 1) // 2 + 1 for n in x.shape[2:])
+    largest = _blank(x, height, width)
+    return largest, torch.empty_like(largest, dtype=torch.int8)
+
+
+@max_pool_gradient.register_fake
+def _(gradient: Tensor, which: Tensor, height: int, width: int) -> Tensor:
+    return _blank(gradient, height, width)
+
+
+def _blank(like: Tensor, height: int, width: int) -> Tensor:
+    empty = like.new_empty(*like.shape[:2], height, width)
+    return torch.empty_like(empty, memory_format=torch.channels_last)
+
+
+@max_pool.register_kernel("cuda")
+def _(x: Tensor) -> tuple[Tensor, Tensor]:
+    from domainwise.kernels import largest_of_windows
+
+    height, width = ((n - 1) // 2 + 1 for n in x.shape[2:])
+    largest = _blank(x, height, width)
+    which = torch.empty_like(largest, dtype=torch.int8)
+    largest_of_windows(x.contiguous(memory_format=torch.channels_last), largest, which)
+    return largest, which
+
+
+@max_pool_gradient.register_kernel("cuda")
+def _(gradient: Tensor, which: Tensor, height: int, width: int) -> Tensor:
+    from domainwise.kernels import gradient_to_pixels
+
+    found = _blank(gradient, height, width)
+    gradient, which = (tensor.contiguous(memory_format=torch.channels_last) for tensor in (gradient, which))
+    gradient_to_pixels(gradient, which, found)
+    return found
+
+
+def _keep(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+    ctx.size = inputs[0].shape[2:]
+
+
+def _backward(ctx: Any, gradient: Tensor, _: Tensor) -> Tensor:
+    found: Tensor = max_pool_gradient(gradient, *ctx.saved_tensors, *ctx.size)
+    return found
+
+
+max_pool.register_autograd(_backward, setup_context=_keep)

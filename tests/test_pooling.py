@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from made_pooling import SHAPES, made
+from torch import nn
+from torch.nn import functional as F
+
+from domainwise.pooling import max_pool, max_pool_gradient, swap
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_is_torchs_pooling_and_so_is_its_gradient(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = made(shape, dtype).requires_grad_()
+    expected, (found, _) = F.max_pool2d(x, 3, 2, 1), max_pool(x)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    g = made(tuple(found.shape), dtype)
+    gradients = [torch.autograd.grad(y, x, g)[0] for y in (expected, found)]
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-2 if dtype is torch.bfloat16 else 1e-6, atol=1e-6)
+
+
+def test_a_compiler_knows_all_it_needs_to_know_of_them() -> None:
+    """Shapes and memory without computing, and the way of the gradient."""
+    x = made((2, 8, 10, 12))
+    largest, which = max_pool(x)
+    torch.library.opcheck(max_pool, (x.clone().requires_grad_(),))
+    torch.library.opcheck(max_pool_gradient, (largest, which, 10, 12))
+
+
+class Stem(nn.Module):
+    def __init__(self, inplace: bool = True) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 6, 3, padding=1)
+        self.relu = nn.ReLU(inplace)
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.wide = nn.MaxPool2d(5, 2, 2)
+        self.after = nn.Conv2d(6, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.wide(self.after(self.pool(self.relu(self.conv(x)))))
+
+
+class Peeking(Stem):
+    """Looks at what the ReLU made past the pooling."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.relu(self.conv(x) - 0.5)
+        return self.after(self.pool(y)).mean((2, 3)) + y.mean((2, 3))[:, :4]
+
+
+class Sharing(Stem):
+    """One ReLU in two places."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.relu(self.after(self.pool(self.relu(self.conv(x)))))
+
+
+X = made((2, 3, 15, 16), torch.float64)
+
+
+def check(plain: nn.Module, swapped: nn.Module) -> None:
+    assert list(plain.state_dict()) == list(swapped.state_dict())
+    outputs = [net(X) for net in (plain, swapped)]
+    torch.testing.assert_close(*outputs, rtol=0, atol=1e-12)
+    with torch.no_grad():
+        torch.testing.assert_close(swapped(X), outputs[0], rtol=0, atol=1e-12)
+    for output in outputs:
+        output.square().sum().backward()
+    for p, q in zip(plain.parameters(), swapped.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [Stem, Sharing, lambda: Stem(inplace=False)])
+def test_swapping_keeps_outputs_gradients_and_names(kind) -> None:
+    torch.manual_seed(0)
+    plain = kind().double()
+    swapped = copy.deepcopy(plain)
+    assert swap(swapped, X[:1]) == 1
+    assert "forward" in vars(swapped.pool)
+    assert ("forward" in vars(swapped.relu)) == (kind is not Sharing)
+    assert "forward" not in vars(swapped.wide)
+    check(plain, swapped)
+
+
+def test_a_network_that_looks_past_the_pooling_stays_as_it_is() -> None:
+    torch.manual_seed(0)
+    plain = Peeking(inplace=False).double()
+    swapped = copy.deepcopy(plain)
+    assert swap(swapped, X[:1]) == 0
+    assert "forward" not in vars(swapped.pool)
+    check(plain, swapped)
+
+
+INTERPRETED = """
+import torch
+from made_pooling import SHAPES, made
+from domainwise import kernels
+from domainwise.pooling import max_pool, max_pool_gradient
+for shape in SHAPES:
+    for dtype in (torch.float32, torch.bfloat16):
+        x = made(shape, dtype)
+        largest, which = max_pool(x)
+        found, place = torch.empty_like(largest), torch.empty_like(which)
+        kernels.largest_of_windows(x, found, place)
+        assert torch.equal(found, largest) and torch.equal(place, which), shape
+        g = made(tuple(largest.shape), dtype)
+        pixels = torch.full_like(x, 7)
+        kernels.gradient_to_pixels(g, which, pixels)
+        expected = max_pool_gradient(g, which, *shape[2:])
+        torch.testing.assert_close(pixels, expected, rtol=1e-2, atol=1e-6)
+print("alike")
+"""
+
+
+def test_the_kernels_do_the_same() -> None:
+    """Interpreted, for want of a GPU; on one, test_gpu.py runs them."""
+    pytest.importorskip("triton")
+    here = Path(__file__).parent
+    paths = os.pathsep.join([str(here), str(here.parent / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", INTERPRETED], env=environment, capture_output=True, text=True)
+    assert done.stdout == "alike\n", done.stderr
