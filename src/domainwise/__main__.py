@@ -8,8 +8,11 @@ import sys
 
 from domainwise.errors import InputError
 
+RARELY = (50_000, 20, 50)  # looking for garbage is a quarter of the time that importing torch and its compiler takes
+
 
 def main() -> None:
+    gc.set_threshold(*RARELY)
     from domainwise.cli import app
 
     atexit.register(gc.freeze)  # nothing is gained by looking for cycles among ten thousand trials on the way out

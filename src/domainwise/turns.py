@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TypeVar
 
 import torch
+from torch.nn import functional as F
 
 T = TypeVar("T")
 
 _lock = threading.RLock()
 _handing: list[ThreadPoolExecutor] = []
 _here = threading.local()
+_awake: set[str] = set()
 
 
 def in_turn(work: Callable[[], T]) -> T:
@@ -46,6 +48,30 @@ def one_thread() -> Iterator[None]:
 def on_device(device: str) -> AbstractContextManager[object]:
     """Make a GPU the current one, whose streams and events are meant where none is named."""
     return torch.cuda.device(device) if torch.device(device).type == "cuda" else nullcontext()
+
+
+@contextmanager
+def waking(device: str) -> Iterator[None]:
+    """Have a GPU load its libraries in the background meanwhile, which takes a second or two; once in a process."""
+    with _lock:
+        awake = torch.device(device).type != "cuda" or device in _awake
+        _awake.add(device)
+    if awake:
+        yield
+        return
+    thread = threading.Thread(target=_wake, args=(device,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def _wake(device: str) -> None:
+    with suppress(RuntimeError):  # whoever needs it next will hear of it
+        image = torch.zeros(1, 8, 8, 8, device=device)
+        F.conv2d(image, image)
+        torch.cuda.current_stream(device).synchronize()
 
 
 def _on(stream: torch.cuda.Stream | None, work: Callable[[], T]) -> T:

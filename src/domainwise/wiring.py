@@ -40,7 +40,12 @@ def pairs(net: nn.Module, example: Tensor, first: Kind, then: Kind) -> list[tupl
 
 @torch.no_grad()
 def output(net: nn.Module, example: Tensor) -> Tensor:
-    result: Tensor = net(example)
+    cudnn = torch.backends.cudnn
+    before, cudnn.benchmark = cudnn.benchmark, False  # for one image it would try out every kernel there is
+    try:
+        result: Tensor = net(example)
+    finally:
+        cudnn.benchmark = before
     return result
 
 

@@ -17,7 +17,7 @@ from domainwise.analysis.task import Task
 from domainwise.losses import Batch
 
 # Images at once. On a processor the activations of more leave its cache; for gradients they are kept, layer by layer.
-FORWARD = {"cpu": 256, "cuda": 512}
+FORWARD = {"cpu": 256, "cuda": 1024}
 BACKWARD = {"cpu": 256, "cuda": 128}
 BLANK = -100  # the label that a cross-entropy passes over
 
@@ -51,7 +51,10 @@ class Losses:
         self.task = task
         self.sizes = [len(y) for _, y in task.domains.values()]
         x, y = (torch.cat([batch[i] for batch in task.domains.values()]) for i in (0, 1))
-        self.chunks = chunks((x, y), evenly(len(y), FORWARD[x.device.type]))
+        most = FORWARD[x.device.type]
+        if x.is_cuda and x.element_size() > 2:
+            most //= 2
+        self.chunks = chunks((x, y), evenly(len(y), most))
 
     @torch.no_grad()
     def __call__(self) -> Tensor:
