@@ -6,6 +6,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -25,7 +26,7 @@ def convergence(losses: Sequence[float], converge: int, ratio: float) -> tuple[i
         window = losses[now - converge + 1 : now + 1]
         if window[0] < INF and all(window[0] <= loss for loss in window):
             finite = [loss for loss in window if loss < INF]
-            return now, sum(finite) / len(finite) * (1 + ratio)
+            return now, float(np.mean(finite)) * (1 + ratio)  # rounded as there: losses may lie on the threshold
     return None
 
 
