@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from typer.testing import CliRunner
 
+from domainwise.analysis import landscape
 from domainwise.analysis.landscape import on_plane, plane, surface, walk
 from domainwise.analysis.places import BACKWARD, FORWARD, chunks, evenly, gradient
 from domainwise.analysis.task import Task, task
@@ -76,6 +77,17 @@ def test_the_surface_has_at_each_point_the_loss_of_the_model_there(trained: Task
         expected = {name: float(trained.loss(batch)) for name, batch in trained.domains.items()}
     vector_to_parameters(before, params)
     assert {name: losses[1][3] for name, losses in found.losses.items()} == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_walk_that_diverges_is_walked_with_shorter_steps_and_says_so(
+    trained: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landscape, "LENGTHS", (1e38, 1e-2))
+    found = surface(trained, points=3, steps=3)
+    assert found.lr == 1e-2
+    assert found == surface(trained, points=3, steps=3, lr=1e-2)
+    with pytest.raises(InputError, match="with steps of 1e.38 the walk leaves the finite numbers: choose a smaller lr"):
+        surface(trained, points=3, steps=3, lr=1e38)
 
 
 def test_chunks_have_one_size_and_what_fills_them_up_counts_for_nothing(trained: Task) -> None:
@@ -150,7 +162,9 @@ def test_pictures_mark_the_unseen_domain_and_name_the_models(trained: Task) -> N
     assert "d (unseen)" in set(ElementTree.fromstring(picture(found).svg).itertext())
 
 
-def test_the_command_writes_a_picture_that_needs_no_page_and_keeps_one_for_the_report(tmp_path: Path) -> None:
+def test_the_command_writes_a_picture_that_needs_no_page_and_keeps_one_for_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = compare(digits(), "erm", targets=["75"], seeds=1, steps=5, output=tmp_path / "out")
     app = typer.Typer()
     app.command()(command)
@@ -160,4 +174,7 @@ def test_the_command_writes_a_picture_that_needs_no_page_and_keeps_one_for_the_r
     assert CliRunner().invoke(app, [*words, "--keep"]).exit_code == 0
     assert "75 (unseen)" in file.read_text()
     assert "var(" not in file.read_text()
-    assert "Loss surface of 75 around erm, target 75, seed 0" in render(found.outcomes)
+    assert "Loss surface of 75 around erm, target 75, seed 0, a walk with steps of 0.01" in render(found.outcomes)
+    monkeypatch.setattr(landscape, "LENGTHS", (1e38, 1e-3))
+    said = CliRunner().invoke(app, words).stderr
+    assert said.endswith("surface.svg, of a walk with steps of 0.001: longer ones diverge\n")

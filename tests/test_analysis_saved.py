@@ -97,6 +97,14 @@ def test_models_of_another_network_or_with_statistics_of_their_own_are_refused(
         places(opened, [tmp_path])
 
 
+def test_a_model_that_is_not_finite_lies_on_no_plane(seeds: list[Path], opened: Task, tmp_path: Path) -> None:
+    weights = {name: tensor.clone() for name, tensor in opened.net.state_dict().items()}
+    weights["head.bias"][0] = float("nan")
+    save(tmp_path, weights, load(seeds[0]).config)
+    with pytest.raises(InputError, match="not finite numbers"):
+        places(opened, [tmp_path])
+
+
 def test_the_command_draws_the_plane_through_snapshots_and_the_report_shows_it(trial: Path, tmp_path: Path) -> None:
     models = ",".join(str(trial / "snapshots" / step) for step in ("1", "3", "5"))
     assert run(trial, tmp_path / "plane.svg", "--models", models, "--keep").exit_code == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
@@ -14,6 +14,7 @@ from domainwise.analysis.task import Task
 from domainwise.errors import InputError
 from domainwise.report.surfaces import Surface
 
+LENGTHS = (1e-2, 3e-3, 1e-3)  # of a step, to be tried in turn
 Tick = Callable[[int, int], None]  # is told how many points are done, and of how many
 
 
@@ -62,17 +63,37 @@ def surface(
     points: int = 25,
     margin: float = 0.5,
     steps: int = 30,
-    lr: float = 1e-2,
+    lr: float | None = None,
     tick: Tick = lambda done, total: None,
 ) -> Surface:
-    """Walk over three source domains, and the losses of all domains on the plane through the three models reached."""
+    """Walk over three source domains, and the losses of all domains on the plane through the three models reached.
+
+    ``lr`` None takes the largest of some with which the walk stays among the finite numbers.
+    """
     names = list(domains or task.sources[:3])
     if len(names) != 3 or not set(names) <= set(task.domains):
         raise InputError(f"a plane goes through three models, so it takes three source domains, got {names}")
     with task.measuring():
-        ends = walk(task, names, steps=steps, lr=lr)
+        lr, ends = _walked(task, names, steps, LENGTHS if lr is None else (lr,))
     start = place(task.net.parameters())
-    return on_plane(task, dict(zip(names, ends, strict=True)), start, points=points, margin=margin, tick=tick)
+    found = on_plane(task, dict(zip(names, ends, strict=True)), start, points=points, margin=margin, tick=tick)
+    return replace(found, lr=lr)
+
+
+def _walked(task: Task, names: Sequence[str], steps: int, lengths: Sequence[float]) -> tuple[float, list[Tensor]]:
+    for lr in lengths:
+        ends = walk(task, names, steps=steps, lr=lr)
+        if all(_loss_at(task, end, name).isfinite() for name, end in zip(names, ends, strict=True)):
+            return lr, ends
+    raise InputError(f"with steps of {lengths[-1]:g} the walk leaves the finite numbers: choose a smaller lr")
+
+
+@torch.no_grad()
+def _loss_at(task: Task, model: Tensor, domain: str) -> Tensor:
+    params = list(task.net.parameters())
+    with kept(params):
+        put(params, model)
+        return task.loss(task.minibatches(domain, 1, 32)[0])
 
 
 def on_plane(

@@ -39,8 +39,10 @@ def _vector(task: Task, folder: Path, weights: Mapping[str, Tensor]) -> Tensor:
                 f"{folder} has batch-norm statistics of its own, which lie on no plane of parameters: "
                 "models are compared like this with frozen batch-norm, or without any"
             )
-    parts = [weights[name].reshape(-1) for name, _ in task.net.named_parameters()]
-    return torch.cat(parts).to(next(task.net.parameters()))
+    vector = torch.cat([weights[name].reshape(-1) for name, _ in task.net.named_parameters()])
+    if not vector.isfinite().all():
+        raise InputError(f"{folder} holds a model with parameters that are not finite numbers: it lies on no plane")
+    return vector.to(next(task.net.parameters()))
 
 
 def _names(configs: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -28,7 +28,10 @@ def surface(
     points: Annotated[int, typer.Option(min=3, help="Of the grid, on a side.")] = 25,
     margin: Annotated[float, typer.Option(min=0, help="Around the three models, in their own extent.")] = 0.5,
     steps: Annotated[int, typer.Option(min=1, help="Updates on each domain.")] = 30,
-    lr: Annotated[float, typer.Option(min=1e-9, help="Of these updates.")] = 1e-2,
+    lr: Annotated[
+        float | None,
+        typer.Option(min=1e-9, help="Of these updates; by default 0.01, or less where the walk then diverges."),
+    ] = None,
     images: Annotated[int, typer.Option(min=1, help="Of a domain at most.")] = 1000,
     cache: o.Cache = None,
     device: o.Device = "cpu",
@@ -40,6 +43,7 @@ def surface(
     """Draw the loss of every domain on the plane through three models, those of a walk or any saved ones."""
     import sys
 
+    from domainwise.analysis.landscape import LENGTHS
     from domainwise.cli.pace import pace
     from domainwise.cli.trained import trained, trial_of
     from domainwise.errors import InputError
@@ -57,10 +61,14 @@ def surface(
         home, which = trial_of(run)
         replace(found, of=which).save(home)
     if not quiet:
-        print(f"surface: {output}", file=sys.stderr)
+        smaller = lr is None and found.lr is not None and found.lr < LENGTHS[0]
+        steps_of = f", of a walk with steps of {found.lr:g}: longer ones diverge" if smaller else ""
+        print(f"surface: {output}{steps_of}", file=sys.stderr)
 
 
-def _measured(task: Task, models: str | None, domains: str | None, steps: int, lr: float, **grid: Any) -> Surface:
+def _measured(
+    task: Task, models: str | None, domains: str | None, steps: int, lr: float | None, **grid: Any
+) -> Surface:
     from domainwise.analysis.landscape import on_plane, surface
     from domainwise.analysis.saved import places
 

@@ -47,6 +47,7 @@ def render(
     (outcome,) = outcomes
     found = surface(trained(outcome, data, device), points=points, margin=margin)
     other, trial = stand_in(names_of(outcomes)), outcome.trial
-    notes = (NOTE, f"The model is {trial.label} on {trial.data}, target {trial.targets[0]}, seed {trial.seed}.")
+    model = f"The model is {trial.label} on {trial.data}, target {trial.targets[0]}, seed {trial.seed}"
+    notes = (NOTE, f"{model}; the updates are steps of {found.lr:g}.")
     title = f"{TITLE}: {other} stands in for the paper's data" if other else TITLE
     return Drawing("figure3", title, {"": picture(found)}, notes)

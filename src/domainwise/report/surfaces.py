@@ -31,6 +31,7 @@ class Surface:
     models: Mapping[str, tuple[float, float]]  # the end of each leg, by its domain, or models by their names
     targets: tuple[str, ...]
     of: str = ""  # which model of the trial, where it is not the selected one
+    lr: float | None = None  # of the steps of the walk, where there was one
 
     @property
     def mean(self) -> tuple[float, float]:
@@ -73,6 +74,7 @@ def _drawn(found: Surface, about: str) -> Drawn:
     from domainwise.report import turning
 
     about = f"{about}, {found.of}" if found.of else about
+    about = f"{about}, a walk with steps of {found.lr:g}" if found.lr else about
     titles = {domain: _title(found, domain) for domain in found.losses}
     scene = turning.scene(found, titles) if turning.available() else None
     return Drawn(about, contours(found, f"around {about}"), list(titles.values()), scene, found.start is not None)
@@ -82,8 +84,8 @@ def _read(file: Path) -> Surface:
     kept = json.loads(file.read_text(encoding="utf-8"))
     models = {name: (a, b) for name, (a, b) in kept["models"].items()}
     start = None if kept["start"] is None else (kept["start"][0], kept["start"][1])
-    of = kept.get("of", "")
-    return Surface(kept["a"], kept["b"], kept["losses"], start, models, tuple(kept["targets"]), of)
+    own = {name: kept[name] for name in ("of", "lr") if name in kept}
+    return Surface(kept["a"], kept["b"], kept["losses"], start, models, tuple(kept["targets"]), **own)
 
 
 def contours(found: Surface, about: str = "") -> list[Panel]:
