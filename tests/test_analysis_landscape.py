@@ -86,7 +86,7 @@ def test_a_walk_that_diverges_is_walked_with_shorter_steps_and_says_so(
     found = surface(trained, points=3, steps=3)
     assert found.lr == 1e-2
     assert found == surface(trained, points=3, steps=3, lr=1e-2)
-    with pytest.raises(InputError, match="with steps of 1e.38 the walk leaves the finite numbers: choose a smaller lr"):
+    with pytest.raises(InputError, match="the walk leaves the finite numbers: choose a smaller lr"):
         surface(trained, points=3, steps=3, lr=1e38)
 
 
