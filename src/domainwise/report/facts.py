@@ -36,7 +36,7 @@ def asked(outcomes: Sequence[Outcome]) -> list[Fact]:
         _counted("Seeds", natural(str(trial.seed) for trial in trials)),
         Fact("Steps", listed(str(trial.steps) for trial in trials)),
         Fact("Trials", str(len(trials)), ", ".join(f"{count} {name}" for name, count in counted.most_common())),
-        Fact("Time", duration(seconds), "all trials together"),
+        Fact("Time", duration(seconds), "of all trials, added up: those side by side count in full"),
     ]
 
 
