@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -23,6 +24,7 @@ from domainwise.cli.surface import surface as command
 from domainwise.data.digits import digits
 from domainwise.errors import InputError
 from domainwise.model import load
+from domainwise.records import publish
 from domainwise.report.document import render
 from domainwise.report.surfaces import contours, picture
 
@@ -88,6 +90,11 @@ def test_a_walk_that_diverges_is_walked_with_shorter_steps_and_says_so(
     assert found == surface(trained, points=3, steps=3, lr=1e-2)
     with pytest.raises(InputError, match="the walk leaves the finite numbers: choose a smaller lr"):
         surface(trained, points=3, steps=3, lr=1e38)
+    lost = replace(trained, net=copy.deepcopy(trained.net))
+    with torch.no_grad():
+        lost.net.head.bias[0] = float("nan")
+    with pytest.raises(InputError, match="parameters that are not finite"):
+        surface(lost, points=3, steps=3)
 
 
 def test_chunks_have_one_size_and_what_fills_them_up_counts_for_nothing(trained: Task) -> None:
@@ -175,6 +182,13 @@ def test_the_command_writes_a_picture_that_needs_no_page_and_keeps_one_for_the_r
     assert "75 (unseen)" in file.read_text()
     assert "var(" not in file.read_text()
     assert "Loss surface of 75 around erm, target 75, seed 0, a walk with steps of 0.01" in render(found.outcomes)
+    home = found.outcomes[0].folder
+    kept = json.loads((home / "surface.json").read_text())
+    kept["losses"]["75"][0][0] = None  # a hole
+    publish(home / "surface.json", kept)
+    assert "Loss surface of 75 around erm" in render(found.outcomes)
+    publish(home / "surface.json", {**kept, "a": [None] * 3, "b": [None] * 3})
+    assert "seed 0: the walk left the finite numbers" in render(found.outcomes)
     monkeypatch.setattr(landscape, "LENGTHS", (1e38, 1e-3))
     said = CliRunner().invoke(app, words).stderr
-    assert said.endswith("surface.svg, of a walk with steps of 0.001: longer ones diverge\n")
+    assert said.endswith("surface.svg, of a walk with steps of 0.001: longer ones leave the finite numbers\n")

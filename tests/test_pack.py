@@ -7,7 +7,7 @@ import pytest
 import torch
 from made_data import stripes
 
-from domainwise import InputError
+from domainwise import InputError, records
 from domainwise.algorithms import parse
 from domainwise.settings import resolve
 from domainwise.sweep.execute import execute
@@ -45,6 +45,39 @@ def test_a_packed_trial_equals_the_same_trial_alone(tmp_path: Path, device: str)
         assert found[trial.id]["selected"]["validation"] == pytest.approx(alone["selected"]["validation"], abs=1e-6)
         assert found[trial.id]["selected"]["targets"] == pytest.approx(alone["selected"]["targets"], abs=1e-6)
         assert (tmp_path / "packed" / "trials" / trial.id / "best" / "config.json").exists()
+
+
+DRAWING = """
+import torch
+from domainwise.algorithms import Algorithm, algorithm, hyper
+
+@algorithm
+class Drawing(Algorithm):
+    \"\"\"Draws something of its own after the network.\"\"\"
+    which: int = hyper(0)
+
+    def setup(self, net, *, seed=None):
+        self.noise = torch.randn(1000)
+        return super().setup(net, seed=seed)
+
+    def loss(self, batches):
+        return super().loss(batches) + self.noise.sum()
+"""
+
+
+def test_what_an_algorithm_draws_as_it_is_set_up_is_the_same_packed(tmp_path: Path) -> None:
+    file = tmp_path / "drawing.py"
+    file.write_text(DRAWING)
+    many = trials(",".join(f"{file}:Drawing(which={i})" for i in range(4)), steps=1)
+    run_packed(many, DATA, tmp_path / "packed", how=How())
+    losses = {
+        trial.id: next(records.read(tmp_path / "packed" / "trials" / trial.id / "records.jsonl"))["loss"]
+        for trial in many
+    }
+    for trial in many:
+        execute(trial, DATA, tmp_path / "alone" / trial.id)
+        alone = next(records.read(tmp_path / "alone" / trial.id / "records.jsonl"))
+        assert losses[trial.id] == alone["loss"]
 
 
 @pytest.mark.parametrize("device", HERE)

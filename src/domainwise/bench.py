@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -89,6 +90,7 @@ def prepared(spec: Spec, setup: Setup, notes: list[str]) -> tuple[Algorithm, Cal
     net = build(setup.network, (setup.size, setup.size, 3), setup.classes, extra_channels=algorithm.extra_channels)
     net.to(setup.device)
     if setup.device != "cpu":
+        gc.collect()  # of the algorithm before: a network and how its modules compute hold each other
         torch.cuda.reset_peak_memory_stats()
     prepare(
         net,

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from domainwise.algorithms import Algorithm
 from domainwise.compiled import keep_compiled
-from domainwise.folding import fold
+from domainwise.folding import folds
 from domainwise.network import Network
-from domainwise.pooling import swap
+from domainwise.pooling import pools
+from domainwise.wiring import replace
 
 WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
 
@@ -53,10 +54,15 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
         return
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if fast.compile and compilable:
-        fold(net.featurizer, torch.randn_like(example))
-        swap(net.featurizer, torch.randn_like(example))
+        _rewire(net.featurizer, torch.randn_like(example))
         keep_compiled()
         net.featurizer.compile(dynamic=False, options=fast.options)
+
+
+def _rewire(featurizer: nn.Module, example: Tensor) -> None:
+    """The same function of the same parameters in fewer passes; what cannot be changed stays."""
+    folding, pooling = folds(featurizer, example), pools(featurizer, example)
+    any(replace(featurizer, example, forwards) for forwards in ({**folding, **pooling}, folding, pooling))
 
 
 def updater(algorithm: Algorithm, *, capture: bool, say: Say = lambda sentence: None) -> Update:

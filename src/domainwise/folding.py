@@ -7,53 +7,37 @@ activations has to be kept for the gradients of gamma and beta. The modules, and
 
 from __future__ import annotations
 
-from types import MethodType
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from domainwise.wiring import output, pairs, same
+from domainwise.wiring import Forwards, fed, passed
 
 
-def fold(net: nn.Module, example: Tensor) -> int:
-    """Fold every batch-norm in evaluation mode whose input is a convolution's output and nobody else's.
+def folds(net: nn.Module, example: Tensor) -> Forwards:
+    """How the convolutions and batch-norms of a network compute when every pair of them is one.
 
-    ``example`` is one input, to see what feeds what. What cannot be folded stays. Returns how many were folded.
+    A pair is a batch-norm in evaluation mode and the convolution that feeds it; ``example`` is one input, to see which.
     """
-    found = pairs(net, example, lambda module: type(module) is nn.Conv2d, _frozen)
-    before = output(net, example)
-    for conv, norm in found:
-        _replace(conv, norm)
-    # A convolution whose output is also used past its batch-norm would show here: then everything stays as it was.
-    if found and not same(output(net, example), before):
-        for conv, norm in found:
-            del conv.forward, norm.forward
-        return 0
-    return len(found)
+    found: Forwards = {}
+    for norm, (_, conv) in fed(net, example, _frozen, lambda module: type(module) is nn.Conv2d).items():
+        if conv is not None:
+            # In a tuple it is no submodule of the convolution, whose names would change, and functions of the module
+            # rather than closures let a compiler see that two networks of one architecture are alike.
+            conv.__dict__["folded"] = (norm,)
+            found = {**found, conv: _folded, norm: passed}
+    return found
 
 
 def _frozen(module: nn.Module) -> bool:
     return type(module) is nn.BatchNorm2d and not module.training and module.affine and module.track_running_stats
 
 
-def _replace(conv: nn.Module, norm: nn.Module) -> None:
-    # In a tuple it is no submodule of the convolution, whose names would change, and functions of the module rather
-    # than closures let a compiler see that two networks of one architecture are alike.
-    conv.__dict__["folded"] = (norm,)
-    conv.forward = MethodType(_folded, conv)
-    norm.forward = MethodType(_passed, norm)
-
-
-def _folded(self: nn.Conv2d, x: Tensor) -> Tensor:
+def _folded(self: nn.Conv2d, input: Tensor) -> Tensor:
     (norm,) = self.__dict__["folded"]
     scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
     shift = norm.bias - norm.running_mean * scale
     if self.bias is not None:
         shift = shift + self.bias * scale
     weight = self.weight * scale[:, None, None, None]
-    return F.conv2d(x, weight, shift, self.stride, self.padding, self.dilation, self.groups)
-
-
-def _passed(self: nn.BatchNorm2d, x: Tensor) -> Tensor:
-    return x
+    return F.conv2d(input, weight, shift, self.stride, self.padding, self.dilation, self.groups)

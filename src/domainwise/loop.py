@@ -100,26 +100,23 @@ def set_up(
     trial: Trial, data: Domains, device: str, fast: Fast, evaluate_all: bool, say: Callable[[str], None]
 ) -> tuple[Algorithm, Update, Feed, Examiner]:
     """All that a run works with, every generator at its beginning."""
-    algorithm = algorithm_of(trial)
-
-    def made() -> Network:
-        torch.manual_seed(seed_hash(trial.seed, "init"))
-        return network_of(trial, algorithm, data.shape[-1], len(data.classes))
-
-    def ready() -> Update:
-        shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
-        prepare(net.to(device), shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
-        update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
-        torch.manual_seed(seed_hash(trial.seed, "dropout"))
-        return update
-
-    with waking(device):
-        net = in_turn(made)
     on_host = not has_room(data, device)
     if on_host and device != "cpu":
         say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
     parts: Parts = {domain.name: dealt(trial, domain, i, device, on_host) for i, domain in enumerate(data)}
-    update = in_turn(ready)
+    algorithm = algorithm_of(trial)
+
+    def made() -> tuple[Network, Update]:
+        torch.manual_seed(seed_hash(trial.seed, "init"))
+        net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(device)
+        shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
+        prepare(net, shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
+        update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
+        torch.manual_seed(seed_hash(trial.seed, "dropout"))
+        return net, update
+
+    with waking(device):
+        net, update = in_turn(made)
     scale = normalisation(net, data.shape[-1])
     inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     sources = [main for name, (main, _) in parts.items() if name not in trial.targets]

@@ -7,34 +7,27 @@ quarter of the pixels is left: ``max(relu(x)) = relu(max(x))``, and their gradie
 
 from __future__ import annotations
 
-from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from domainwise.wiring import output, pairs, same
+from domainwise.wiring import Forwards, fed, passed
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # that the kernels take
 
 
-def swap(net: nn.Module, example: Tensor) -> int:
-    """Have every such pooling in a network done by :func:`max_pool`, and return how many there were.
+def pools(net: nn.Module, example: Tensor) -> Forwards:
+    """How the poolings of a network compute, and the ReLUs before them, when :func:`max_pool` does it.
 
-    ``example`` is one input, to see which ReLU feeds a pooling and nothing else.
+    ``example`` is one input, to see which ReLU feeds a pooling and how its memory is laid out.
     """
-    pools = [module for module in net.modules() if _fits(module)]
-    before = output(net, example) if pools else example
-    relus = {pool: relu for relu, pool in pairs(net, example, _is_relu, _fits)} if pools else {}
-    for pool in pools:
-        pool.forward = MethodType(_pooled_then_relu if pool in relus else _pooled, pool)
-    for relu in relus.values():
-        relu.forward = MethodType(_passed, relu)
-    # What a ReLU made may be used past the pooling too: then everything stays as it was.
-    if pools and not same(output(net, example), before):
-        for module in (*pools, *relus.values()):
-            del module.forward
-        return 0
-    return len(pools)
+    found: Forwards = {}
+    for pool, (given, relu) in fed(net, example, _fits, lambda module: type(module) is nn.ReLU).items():
+        if given.dim() == 4 and given.is_contiguous(memory_format=torch.channels_last) and given.dtype in DTYPES:
+            found = {**found, pool: _pooled} if relu is None else {**found, pool: _pooled_then_relu, relu: passed}
+    return found
 
 
 def _fits(module: nn.Module) -> bool:
@@ -44,23 +37,15 @@ def _fits(module: nn.Module) -> bool:
     return [(n, n) if isinstance(n, int) else tuple(n) for n in sizes] == [(3, 3), (2, 2), (1, 1), (1, 1)]
 
 
-def _is_relu(module: nn.Module) -> bool:
-    return type(module) is nn.ReLU
-
-
-def _pooled(self: nn.Module, x: Tensor) -> Tensor:
+def _pooled(self: nn.Module, input: Tensor) -> Tensor:
     if not torch.is_grad_enabled():  # a compiler joins the pooling with what comes before it
-        return F.max_pool2d(x, 3, 2, 1)
-    largest: Tensor = max_pool(x)[0]
+        return F.max_pool2d(input, 3, 2, 1)
+    largest: Tensor = max_pool(input)[0]
     return largest
 
 
-def _pooled_then_relu(self: nn.Module, x: Tensor) -> Tensor:
-    return F.relu(_pooled(self, x))
-
-
-def _passed(self: nn.Module, x: Tensor) -> Tensor:
-    return x
+def _pooled_then_relu(self: nn.Module, input: Tensor) -> Tensor:
+    return F.relu(_pooled(self, input))
 
 
 @torch.library.custom_op("domainwise::max_pool", mutates_args=())

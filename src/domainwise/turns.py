@@ -59,7 +59,9 @@ def waking(device: str) -> Iterator[None]:
     if awake:
         yield
         return
-    thread = threading.Thread(target=_wake, args=(device,), daemon=True)
+    index = torch.device(device).index
+    own = torch.cuda.current_device() if index is None else index  # that of a new thread is another
+    thread = threading.Thread(target=_wake, args=(f"cuda:{own}",), daemon=True)
     thread.start()
     try:
         yield
@@ -68,10 +70,10 @@ def waking(device: str) -> Iterator[None]:
 
 
 def _wake(device: str) -> None:
-    with suppress(RuntimeError):  # whoever needs it next will hear of it
+    with suppress(RuntimeError), on_device(device):  # whoever needs it next will hear of it
         image = torch.zeros(1, 8, 8, 8, device=device)
         F.conv2d(image, image)
-        torch.cuda.current_stream(device).synchronize()
+        torch.cuda.current_stream().synchronize()
 
 
 def _on(stream: torch.cuda.Stream | None, work: Callable[[], T]) -> T:

@@ -53,6 +53,17 @@ def arithmetic_units(precision: str, deterministic: bool = False) -> Iterator[No
                 _apply(_before.pop())
 
 
+@contextmanager
+def exactly() -> Iterator[None]:
+    """Full precision, for a moment and whoever else is inside: no kernel is tried out or refused meanwhile."""
+    before = _settings()
+    _apply({**before, "products": "highest", "allow_tf32": False, "benchmark": False, "algorithms": False})
+    try:
+        yield
+    finally:
+        _apply(before)
+
+
 def _chosen(units: Units) -> dict[str, Any]:
     if units.deterministic:
         os.environ.setdefault(*WORKSPACE)

@@ -81,6 +81,9 @@ def surface(
 
 
 def _walked(task: Task, names: Sequence[str], steps: int, lengths: Sequence[float]) -> tuple[float, list[Tensor]]:
+    start = place(task.net.parameters())
+    if not start.isfinite().all():
+        raise InputError("this model has parameters that are not finite numbers: it lies on no plane")
     for lr in lengths:
         ends = walk(task, names, steps=steps, lr=lr)
         if all(_loss_at(task, end, name).isfinite() for name, end in zip(names, ends, strict=True)):

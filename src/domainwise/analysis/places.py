@@ -17,7 +17,7 @@ from domainwise.analysis.task import Task
 from domainwise.losses import Batch
 
 # Images at once. On a processor the activations of more leave its cache; for gradients they are kept, layer by layer.
-FORWARD = {"cpu": 256, "cuda": 1024}
+FORWARD = {"cpu": 256, "cuda": 1024}  # the latter in two bytes a number, and half as many in four
 BACKWARD = {"cpu": 256, "cuda": 128}
 BLANK = -100  # the label that a cross-entropy passes over
 

@@ -30,7 +30,7 @@ def surface(
     steps: Annotated[int, typer.Option(min=1, help="Updates on each domain.")] = 30,
     lr: Annotated[
         float | None,
-        typer.Option(min=1e-9, help="Of these updates; by default 0.01, or less where the walk then diverges."),
+        typer.Option(min=1e-9, help="Of these updates; by default 0.01, or less where that leaves the finite numbers."),
     ] = None,
     images: Annotated[int, typer.Option(min=1, help="Of a domain at most.")] = 1000,
     cache: o.Cache = None,
@@ -62,7 +62,7 @@ def surface(
         replace(found, of=which).save(home)
     if not quiet:
         smaller = lr is None and found.lr is not None and found.lr < LENGTHS[0]
-        steps_of = f", of a walk with steps of {found.lr:g}: longer ones diverge" if smaller else ""
+        steps_of = f", of a walk with steps of {found.lr:g}: longer ones leave the finite numbers" if smaller else ""
         print(f"surface: {output}{steps_of}", file=sys.stderr)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -70,9 +71,11 @@ def surfaces(grid: Grid) -> list[Drawn]:
     ]
 
 
-def _drawn(found: Surface, about: str) -> Drawn:
+def _drawn(found: Surface | None, about: str) -> Drawn:
     from domainwise.report import turning
 
+    if found is None:
+        return Drawn(f"{about}: the walk left the finite numbers, and there is nothing to draw", [], [], None, True)
     about = f"{about}, {found.of}" if found.of else about
     about = f"{about}, a walk with steps of {found.lr:g}" if found.lr else about
     titles = {domain: _title(found, domain) for domain in found.losses}
@@ -80,12 +83,19 @@ def _drawn(found: Surface, about: str) -> Drawn:
     return Drawn(about, contours(found, f"around {about}"), list(titles.values()), scene, found.start is not None)
 
 
-def _read(file: Path) -> Surface:
+def _read(file: Path) -> Surface | None:
+    """None where the models were at no finite place; a loss that is not finite is a hole in the surface."""
     kept = json.loads(file.read_text(encoding="utf-8"))
+    if None in kept["a"] or None in kept["b"]:
+        return None
     models = {name: (a, b) for name, (a, b) in kept["models"].items()}
     start = None if kept["start"] is None else (kept["start"][0], kept["start"][1])
+    losses = {
+        name: [[math.nan if loss is None else loss for loss in row] for row in rows]
+        for name, rows in kept["losses"].items()
+    }
     own = {name: kept[name] for name in ("of", "lr") if name in kept}
-    return Surface(kept["a"], kept["b"], kept["losses"], start, models, tuple(kept["targets"]), **own)
+    return Surface(kept["a"], kept["b"], losses, start, models, tuple(kept["targets"]), **own)
 
 
 def contours(found: Surface, about: str = "") -> list[Panel]:

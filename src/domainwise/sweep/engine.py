@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -83,6 +84,8 @@ class Engine:
         try:
             for trial in trials:
                 watch(trial, self._one(trial, data, folder, watch))
+                if torch.device(self.device).type != "cpu":
+                    gc.collect()  # a network and how its modules compute hold each other, and memory of the GPU
         finally:
             torch.set_num_threads(before)
 
