@@ -54,7 +54,7 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
         return
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if fast.compile and compilable:
-        _rewire(net.featurizer, torch.randn_like(example))
+        _rewire(net.featurizer, torch.randn_like(example, memory_format=torch.channels_last))
         keep_compiled()
         net.featurizer.compile(dynamic=False, options=fast.options)
 
