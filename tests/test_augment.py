@@ -178,6 +178,24 @@ def test_autocast_around_it_changes_nothing(photos: list[Image.Image]) -> None:
     assert torch.equal(inside, LEVELS(images, seeded()))
 
 
+def test_what_is_compiled_of_it_can_be_found_again(photos: list[Image.Image]) -> None:
+    """A compiler does not keep what switches autocast."""
+    graphs: list[Any] = []
+
+    def kept(graph: Any, _: Any) -> Any:
+        graphs.append(graph.graph)
+        return graph.forward
+
+    images = tensor(photos[:2])
+    params = LEVELS.parameters(2, tuple(images.shape[1:3]), seeded())
+    torch.compiler.reset()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = LEVELS.applied(torch.compile(LEVELS.pixels, backend=kept, dynamic=False), images, params)
+    assert torch.equal(found, LEVELS.apply(images, params))
+    assert len(graphs) == 1
+    assert not [node for node in graphs[0].nodes if "autocast" in str(node.target)]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_a_captured_graph_augments_as_eager_code_does(photos: list[Image.Image]) -> None:

@@ -6,7 +6,7 @@ for the device or makes a tensor whose shape depends on the data, so that both c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -45,6 +45,9 @@ class Params:
         table = torch.cat(columns, 1).pin_memory().to(device, non_blocking=True)
         pieces = torch.split(table, [column.shape[1] for column in columns], 1)
         return Params(*(piece.view(old.shape).to(old.dtype) for piece, old in zip(pieces, own, strict=True)))
+
+
+Pixels = Callable[[Tensor, Params], Tensor]
 
 
 @dataclass(frozen=True)
@@ -106,11 +109,18 @@ class Augmentation:
         _require_images(images)
         if len(images) != len(params):
             raise InputError(f"the parameters were drawn for {len(params)} images, not for {len(images)}")
-        params = params.to(images.device)
+        return self.applied(self.pixels, images, params)
+
+    def applied(self, pixels: Pixels, images: Tensor, params: Params) -> Tensor:
+        """``pixels`` is our own, or what a compiler made of it. Autocast is switched off out here: with that inside,
+        what was compiled is not found again by the next process."""
+        with torch.autocast(images.device.type, enabled=False):  # it would round the products to 16 bits
+            return pixels(images, params.to(images.device))
+
+    def pixels(self, images: Tensor, params: Params) -> Tensor:
         stored = _row((images.shape[1], images.shape[2]), images.device)
         box = params.box * stored.repeat(1, 2) / params.shape.repeat(1, 2)  # in this order whole numbers stay whole
-        with torch.autocast(images.device.type, enabled=False):  # it would round the products to 16 bits
-            return self._finish(crop(images, box, params.flip, self.out), params)
+        return self._finish(crop(images, box, params.flip, self.out), params)
 
     def ragged(self, images: Sequence[Tensor], params: Params) -> Tensor:
         """``apply`` to originals (h, w, C) of different sizes, cropped one by one: not for a CUDA graph."""

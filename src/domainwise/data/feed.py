@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from domainwise.data.arrays import Images
-from domainwise.data.augment import Augmentation, Params, augmentation
+from domainwise.data.augment import Augmentation, Pixels, augmentation
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.splits import Indices, seed_hash
 from domainwise.losses import Batch
@@ -132,23 +132,23 @@ class Inputs:
     ) -> None:
         self.recipe: Augmentation = augmentation(recipe, size, mean, std)
         # For minibatches, which have one shape; the batches of an evaluation have many.
-        self.apply = compiler(self.recipe.apply)
+        self.pixels: Pixels = compiler(self.recipe.pixels)
         self.random = recipe != "none"
 
     def training(self, parts: Sequence[Part], chosen: Sequence[Chosen], generator: torch.Generator) -> Tensor:
         """The chosen images of several parts as one batch."""
-        return self._augmented(parts, chosen, generator, self.apply)
+        return self._augmented(parts, chosen, generator, self.pixels)
 
     def validation(self, part: Part, rows: Chosen, generator: torch.Generator) -> Tensor:
         """Augmented as in training."""
-        return self._augmented([part], [rows], generator, self.recipe.apply)
+        return self._augmented([part], [rows], generator, self.recipe.pixels)
 
     def _augmented(
         self,
         parts: Sequence[Part],
         chosen: Sequence[Chosen],
         generator: torch.Generator,
-        apply: Callable[[Tensor, Params], Tensor],
+        pixels: Pixels,
     ) -> Tensor:
         if not self.random:
             return self.recipe.plain(torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)]))
@@ -157,7 +157,7 @@ class Inputs:
         if parts[0].domain.originals is not None:
             return self.recipe.ragged(_originals(parts, chosen), params).to(parts[0].device)
         images = torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)])
-        return apply(images, params.to(images.device))
+        return self.recipe.applied(pixels, images, params)
 
     def plain(self, part: Part, rows: Chosen) -> Tensor:
         return self.recipe.plain(part.evaluation[rows])
