@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -31,9 +32,12 @@ class Fast:
     capture: bool = True
     deterministic: bool = False  # the same bits every time, at some cost: no kernel is chosen by how fast it was
 
+    def compiles(self, device: str) -> bool:
+        return self.compile and torch.device(device).type != "cpu" and has_triton()
+
     def compiler(self, device: str) -> Callable[[Any], Any]:
         """What makes a function of one shape of inputs fast on a device."""
-        if not self.compile or torch.device(device).type == "cpu":
+        if not self.compiles(device):
             return lambda function: function
         keep_compiled()
         return lambda function: torch.compile(function, dynamic=False, options=self.options)
@@ -41,6 +45,11 @@ class Fast:
     @property
     def options(self) -> dict[str, Any] | None:
         return {"deterministic": True} if self.deterministic else None
+
+
+def has_triton() -> bool:
+    """The compiler's own for GPUs, which comes with torch on Linux."""
+    return find_spec("triton") is not None
 
 
 def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: Fast, compilable: bool = True) -> None:
@@ -53,7 +62,7 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
     if example.device.type != "cuda":
         return
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if fast.compile and compilable:
+    if fast.compiles("cuda") and compilable:
         _rewire(net.featurizer, torch.randn_like(example, memory_format=torch.channels_last))
         keep_compiled()
         net.featurizer.compile(dynamic=False, options=fast.options)

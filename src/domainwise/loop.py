@@ -103,6 +103,8 @@ def set_up(
     on_host = not has_room(data, device)
     if on_host and device != "cpu":
         say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
+    if fast.compile and not fast.compiles(device) and device != "cpu":
+        say("the network is not compiled, which takes longer: Triton is not installed")
     parts: Parts = {domain.name: dealt(trial, domain, i, device, on_host) for i, domain in enumerate(data)}
     algorithm = algorithm_of(trial)
 
