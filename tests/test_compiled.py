@@ -22,6 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv(compiled.VARIABLE, "")  # so that it is put back afterwards
     monkeypatch.delenv(compiled.VARIABLE)
+    monkeypatch.setattr("domainwise.capture.has_triton", lambda: True)
     return tmp_path / "domainwise" / "compiled"
 
 
