@@ -25,7 +25,7 @@ def folds(net: nn.Module, example: Tensor) -> Forwards:
             # In a tuple it is no submodule of the convolution, whose names would change, and functions of the module
             # rather than closures let a compiler see that two networks of one architecture are alike.
             conv.__dict__["folded"] = (norm,)
-            found = {**found, conv: _folded, norm: passed}
+            found |= {conv: _folded, norm: passed}
     return found
 
 

@@ -26,7 +26,7 @@ def pools(net: nn.Module, example: Tensor) -> Forwards:
     found: Forwards = {}
     for pool, (given, relu) in fed(net, example, _fits, lambda module: type(module) is nn.ReLU).items():
         if given.dim() == 4 and given.is_contiguous(memory_format=torch.channels_last) and given.dtype in DTYPES:
-            found = {**found, pool: _pooled} if relu is None else {**found, pool: _pooled_then_relu, relu: passed}
+            found |= {pool: _pooled} if relu is None else {pool: _pooled_then_relu, relu: passed}
     return found
 
 
@@ -55,7 +55,9 @@ def max_pool(x: Tensor) -> tuple[Tensor, Tensor]:
     top, left = _corners(largest)
     width = x.shape[3]
     which = 3 * (places // width - top) + places % width - left
-    return largest.contiguous(memory_format=torch.channels_last), _of_bytes(which)
+    return largest.contiguous(memory_format=torch.channels_last), which.to(
+        torch.int8, memory_format=torch.channels_last
+    )
 
 
 @torch.library.custom_op("domainwise::max_pool_gradient", mutates_args=())
@@ -74,15 +76,14 @@ def _corners(windows: Tensor) -> tuple[Tensor, Tensor]:
     return 2 * rows[:, None] - 1, 2 * columns - 1
 
 
-def _of_bytes(which: Tensor) -> Tensor:
-    return which.to(torch.int8, memory_format=torch.channels_last)
-
-
-@max_pool.register_fake
-def _(x: Tensor) -> tuple[Tensor, Tensor]:
+def _windows(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Room for what comes out."""
     height, width = ((n - 1) // 2 + 1 for n in x.shape[2:])
     largest = _blank(x, height, width)
     return largest, torch.empty_like(largest, dtype=torch.int8)
+
+
+max_pool.register_fake(_windows)
 
 
 @max_pool_gradient.register_fake
@@ -99,9 +100,7 @@ def _blank(like: Tensor, height: int, width: int) -> Tensor:
 def _(x: Tensor) -> tuple[Tensor, Tensor]:
     from domainwise.kernels import largest_of_windows
 
-    height, width = ((n - 1) // 2 + 1 for n in x.shape[2:])
-    largest = _blank(x, height, width)
-    which = torch.empty_like(largest, dtype=torch.int8)
+    largest, which = _windows(x)
     largest_of_windows(x.contiguous(memory_format=torch.channels_last), largest, which)
     return largest, which
 

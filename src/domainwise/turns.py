@@ -52,7 +52,7 @@ def on_device(device: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def waking(device: str) -> Iterator[None]:
-    """Have a GPU load its libraries in the background meanwhile, which takes a second or two; once in a process."""
+    """Have a GPU load its libraries in the background meanwhile, which takes a while; once in a process."""
     with _lock:
         awake = torch.device(device).type != "cuda" or device in _awake
         _awake.add(device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import MethodType
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from domainwise.units import exactly
 
 Kind = Callable[[nn.Module], bool]
-Forwards = Mapping[nn.Module, Callable[[Any, Tensor], Tensor]]  # by module, each of which it takes first
+Forwards = dict[nn.Module, Callable[[Any, Tensor], Tensor]]  # by module, each of which it takes first
 
 CLOSE = 1e-2  # of a tensor's length. Rounding is far below it; somebody who uses what is not there any more, far above
 NOTHING = 1e-5  # of the length of all gradients together
