@@ -10,6 +10,7 @@ import pytest
 import torch
 import typer
 from made_data import stripes
+from made_folders import draw
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -20,6 +21,7 @@ from domainwise.analysis.landscape import on_plane, plane, surface, walk
 from domainwise.analysis.places import BACKWARD, FORWARD, chunks, evenly, gradient
 from domainwise.analysis.task import Task, task
 from domainwise.api import compare
+from domainwise.cli import app as everything
 from domainwise.cli.surface import surface as command
 from domainwise.data.digits import digits
 from domainwise.errors import InputError
@@ -192,3 +194,22 @@ def test_the_command_writes_a_picture_that_needs_no_page_and_keeps_one_for_the_r
     monkeypatch.setattr(landscape, "LENGTHS", (1e38, 1e-3))
     said = CliRunner().invoke(app, words).stderr
     assert said.endswith("surface.svg, of a walk with steps of 0.001: longer ones leave the finite numbers\n")
+
+
+@pytest.mark.parametrize("size", ["20", "original"])
+def test_what_was_decoded_for_training_is_not_decoded_again(tmp_path: Path, size: str) -> None:
+    for i, domain in enumerate("abcd"):
+        for j, kind in enumerate(("cat", "dog")):
+            for k in range(8):
+                draw(tmp_path / "data" / domain / kind / f"{k}.png", (40 * i, 90 * j, 20 * k), (24, 24))
+    ask = ["--data", str(tmp_path / "data"), "--cache", str(tmp_path / "cache"), "--device", "cpu", "--quiet"]
+    train = ["compare", "--algorithms", "erm", "--targets", "d", "--seeds", "1", "--steps", "2", "--batch", "4"]
+    train += ["--size", "16", "--set", f"train_size={size}", "--set", "augment=domainbed", "-o", str(tmp_path / "out")]
+    done = CliRunner().invoke(everything, [*train, *ask])
+    assert done.exit_code == 0, done.output
+    decoded = sorted(path.name for path in (tmp_path / "cache").iterdir())
+    (run,) = (tmp_path / "out" / "trials").iterdir()
+    small = ["--points", "3", "--steps", "1", "--images", "4", "-o", str(tmp_path / "surface.svg")]
+    done = CliRunner().invoke(everything, ["surface", str(run), *small, *ask])
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == decoded

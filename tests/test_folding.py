@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from domainwise.folding import folds
-from domainwise.wiring import replace
+from domainwise.wiring import replace, wiring
 
 
 class Residual(nn.Module):
@@ -48,7 +48,7 @@ def frozen(kind: type[nn.Module]) -> nn.Module:
 
 
 def fold(net: nn.Module) -> bool:
-    return replace(net, X[:1], folds(net, X[:1]))
+    return replace(net, X[:1], folds(wiring(net, X[:1])))
 
 
 X = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(1)).double()
@@ -57,7 +57,7 @@ X = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(1)).double()
 def test_folding_keeps_outputs_gradients_and_names() -> None:
     plain = frozen(Residual)
     folded = copy.deepcopy(plain)
-    assert len(folds(folded, X[:1])) == 6
+    assert len(folds(wiring(folded, X[:1]))) == 6
     assert fold(folded)
     outputs = [net(X) for net in (plain, folded)]
     torch.testing.assert_close(*outputs, rtol=0, atol=1e-12)
@@ -83,4 +83,4 @@ def test_what_cannot_be_folded_stays() -> None:
     before = peeking(X)
     assert not fold(peeking)
     assert torch.equal(peeking(X), before)
-    assert not folds(frozen(Residual).train(), X[:1])
+    assert not folds(wiring(frozen(Residual).train(), X[:1]))

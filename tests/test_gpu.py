@@ -103,11 +103,12 @@ def test_pooling_is_that_of_the_host(shape: tuple[int, ...], dtype: torch.dtype)
         torch.testing.assert_close(other, one, rtol=1e-2, atol=1e-6)
 
 
-def test_pooling_and_batch_norm_of_a_network_to_be_compiled_are_ours() -> None:
+def test_a_network_to_be_compiled_computes_in_ways_of_ours() -> None:
     net = network()
     prepare(net, (3, 32, 32), precision="bf16", fast=Fast())
-    assert "forward" in vars(net.featurizer.maxpool)
-    assert "forward" in vars(net.featurizer.layer4[1].conv2)
+    modules = (net.featurizer.conv1, net.featurizer.maxpool, net.featurizer.layer4[1].conv2)
+    ways = [vars(module)["forward"].__func__.__name__ for module in modules]
+    assert ways == ["_folded_on_blocks", "_pooled_then_relu", "_folded"]
 
 
 def test_a_loaded_state_is_captured_anew() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from domainwise.pooling import max_pool, max_pool_gradient, pools
-from domainwise.wiring import replace
+from domainwise.wiring import replace, wiring
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -60,7 +60,7 @@ X = made((2, 3, 15, 16))
 
 
 def swap(net: nn.Module) -> bool:
-    return replace(net, X[:1], pools(net, X[:1]))
+    return replace(net, X[:1], pools(wiring(net, X[:1])))
 
 
 def both(kind: Callable[[], nn.Module]) -> tuple[nn.Module, nn.Module]:
@@ -147,7 +147,7 @@ def test_modules_with_hooks_or_named_inputs_are_let_be() -> None:
     assert swap(hooked)
     hooked(X)
     assert min(seen) == 0
-    assert not pools(Named(), X[:1])
+    assert not pools(wiring(Named(), X[:1]))
 
 
 def test_looking_at_a_network_teaches_it_nothing() -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
 
 from domainwise.errors import InputError
 
-RARELY = (50_000, 20, 50)  # looking for garbage is a quarter of the time that importing torch and its compiler takes
+# Looking for garbage is a quarter of the time that importing torch and its compiler takes; the compiler does so too.
+RARELY = (1_000_000, 20, 50)
+NOT_AGAIN = ("TORCH_DYNAMO_RUN_GC_AFTER_COMPILE", "0")
 
 
 def main() -> None:
     gc.set_threshold(*RARELY)
+    os.environ.setdefault(*NOT_AGAIN)
     from domainwise.cli import app
 
     atexit.register(gc.freeze)  # nothing is gained by looking for cycles among ten thousand trials on the way out

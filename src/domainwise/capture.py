@@ -16,7 +16,8 @@ from domainwise.compiled import keep_compiled
 from domainwise.folding import folds
 from domainwise.network import Network
 from domainwise.pooling import pools
-from domainwise.wiring import replace
+from domainwise.stem import stems
+from domainwise.wiring import Forwards, replace, wiring
 
 WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
 
@@ -63,15 +64,21 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
         return
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if fast.compiles("cuda") and compilable:
-        _rewire(net.featurizer, torch.randn_like(example, memory_format=torch.channels_last))
+        example = torch.randn_like(example, memory_format=torch.channels_last)
+        _rewire(net.featurizer, example, on_blocks=net.low_precision)
         keep_compiled()
         net.featurizer.compile(dynamic=False, options=fast.options)
 
 
-def _rewire(featurizer: nn.Module, example: Tensor) -> None:
+def _rewire(featurizer: nn.Module, example: Tensor, *, on_blocks: bool) -> None:
     """The same function of the same parameters in fewer passes; what cannot be changed stays."""
-    folding, pooling = folds(featurizer, example), pools(featurizer, example)
-    any(replace(featurizer, example, forwards) for forwards in ({**folding, **pooling}, folding, pooling))
+    wired = wiring(featurizer, example)
+    folding, pooling = folds(wired), pools(wired)
+    stem = stems(wired, folding) if on_blocks else {}
+    ways: list[Forwards] = [{**folding, **pooling}, folding, pooling]
+    if stem:
+        ways.insert(0, {**folding, **pooling, **stem})
+    any(replace(featurizer, example, forwards) for forwards in ways)
 
 
 def updater(algorithm: Algorithm, *, capture: bool, say: Say = lambda sentence: None) -> Update:

@@ -11,17 +11,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from domainwise.wiring import Forwards, fed, passed
+from domainwise.wiring import Forwards, Wiring, passed
 
 
-def folds(net: nn.Module, example: Tensor) -> Forwards:
+def folds(wired: Wiring) -> Forwards:
     """How the convolutions and batch-norms of a network compute when every pair of them is one.
 
-    A pair is a batch-norm in evaluation mode and the convolution that feeds it; ``example`` is one input, to see which.
+    A pair is a batch-norm in evaluation mode and the convolution that feeds it.
     """
     found: Forwards = {}
-    for norm, (_, conv) in fed(net, example, _frozen, lambda module: type(module) is nn.Conv2d).items():
-        if conv is not None:
+    for norm in filter(_frozen, wired):
+        conv = wired[norm].maker
+        if type(conv) is nn.Conv2d:
             # In a tuple it is no submodule of the convolution, whose names would change, and functions of the module
             # rather than closures let a compiler see that two networks of one architecture are alike.
             conv.__dict__["folded"] = (norm,)
@@ -34,10 +35,15 @@ def _frozen(module: nn.Module) -> bool:
 
 
 def _folded(self: nn.Conv2d, input: Tensor) -> Tensor:
-    (norm,) = self.__dict__["folded"]
+    weight, shift = folded(self)
+    return F.conv2d(input, weight, shift, self.stride, self.padding, self.dilation, self.groups)
+
+
+def folded(conv: nn.Conv2d) -> tuple[Tensor, Tensor]:
+    """The weights and the bias that a convolution has together with its batch-norm."""
+    (norm,) = conv.__dict__["folded"]
     scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
     shift = norm.bias - norm.running_mean * scale
-    if self.bias is not None:
-        shift = shift + self.bias * scale
-    weight = self.weight * scale[:, None, None, None]
-    return F.conv2d(input, weight, shift, self.stride, self.padding, self.dilation, self.groups)
+    if conv.bias is not None:
+        shift = shift + conv.bias * scale
+    return conv.weight * scale[:, None, None, None], shift

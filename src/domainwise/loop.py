@@ -27,8 +27,9 @@ from domainwise.model import algorithm_of, network_of, normalisation
 from domainwise.network import Network
 from domainwise.records import Record
 from domainwise.trial import Trial
-from domainwise.turns import in_turn, waking
+from domainwise.turns import in_turn
 from domainwise.units import arithmetic_units
+from domainwise.waking import waking
 
 REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 LOG_EVERY = 10  # updates between two glances at the losses
@@ -117,11 +118,11 @@ def set_up(
         torch.manual_seed(seed_hash(trial.seed, "dropout"))
         return net, update
 
-    with waking(device):
+    sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
+    with waking(device, compiles=fast.compiles(device), bring=lambda: [part.images for part in sources]):
         net, update = in_turn(made)
     scale = normalisation(net, data.shape[-1])
     inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
-    sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
     feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
     return algorithm, update, feed, Examiner(trial, algorithm, parts, inputs, evaluate_all)
 

@@ -13,20 +13,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from domainwise.wiring import Forwards, fed, passed
+from domainwise.wiring import Forwards, Wiring, passed
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # that the kernels take
 
 
-def pools(net: nn.Module, example: Tensor) -> Forwards:
-    """How the poolings of a network compute, and the ReLUs before them, when :func:`max_pool` does it.
-
-    ``example`` is one input, to see which ReLU feeds a pooling and how its memory is laid out.
-    """
+def pools(wired: Wiring) -> Forwards:
+    """How the poolings of a network compute, and the ReLUs before them, when :func:`max_pool` does it."""
     found: Forwards = {}
-    for pool, (given, relu) in fed(net, example, _fits, lambda module: type(module) is nn.ReLU).items():
+    for pool in filter(_fits, wired):
+        given, maker = wired[pool]
         if given.dim() == 4 and given.is_contiguous(memory_format=torch.channels_last) and given.dtype in DTYPES:
-            found |= {pool: _pooled} if relu is None else {pool: _pooled_then_relu, relu: passed}
+            found |= {pool: _pooled_then_relu, maker: passed} if type(maker) is nn.ReLU else {pool: _pooled}
     return found
 
 

@@ -50,6 +50,7 @@ class Trial:
     selection: str = field(default="validation", compare=False)
     select_every: int = field(default=1, compare=False)
     test: str = field(default="main", compare=False)
+    train_size: int | str | None = field(default=None, compare=False)  # as asked for: data is found by it
     file: str = field(default="", compare=False)  # where a third party's algorithm lies
     network_file: str = field(default="", compare=False)
     weights_file: str = field(default="", compare=False)

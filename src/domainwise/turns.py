@@ -5,18 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 import torch
-from torch.nn import functional as F
 
 T = TypeVar("T")
 
 _lock = threading.RLock()
 _handing: list[ThreadPoolExecutor] = []
 _here = threading.local()
-_awake: set[str] = set()
 
 
 def in_turn(work: Callable[[], T]) -> T:
@@ -50,30 +48,11 @@ def on_device(device: str) -> AbstractContextManager[object]:
     return torch.cuda.device(device) if torch.device(device).type == "cuda" else nullcontext()
 
 
-@contextmanager
-def waking(device: str) -> Iterator[None]:
-    """Have a GPU load its libraries in the background meanwhile, which takes a while; once in a process."""
-    with _lock:
-        awake = torch.device(device).type != "cuda" or device in _awake
-        _awake.add(device)
-    if awake:
-        yield
-        return
-    index = torch.device(device).index
-    own = torch.cuda.current_device() if index is None else index  # that of a new thread is another
-    thread = threading.Thread(target=_wake, args=(f"cuda:{own}",), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-
-
-def _wake(device: str) -> None:
-    with suppress(RuntimeError), on_device(device):  # whoever needs it next will hear of it
-        image = torch.zeros(1, 8, 8, 8, device=device)
-        F.conv2d(image, image)
-        torch.cuda.current_stream().synchronize()
+def own_stream(device: str) -> AbstractContextManager[object]:
+    """Work on a GPU that waits for nobody else's, nor they for it."""
+    if torch.device(device).type != "cuda":
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 
 def _on(stream: torch.cuda.Stream | None, work: Callable[[], T]) -> T:

@@ -65,12 +65,14 @@ def exactly() -> Iterator[None]:
 
 
 def _chosen(units: Units) -> dict[str, Any]:
+    """Whether cuDNN tries its kernels out is left as it is: not, unless somebody says so. What it takes without trying
+    is as fast (docs/performance.md), and it is the same every time."""
     if units.deterministic:
         os.environ.setdefault(*WORKSPACE)
     return {
         "products": "highest" if units.precision == "fp32" else "high",
         "allow_tf32": units.precision != "fp32",
-        "benchmark": not units.deterministic,  # shapes never change
+        "benchmark": torch.backends.cudnn.benchmark and not units.deterministic,
         "deterministic": units.deterministic,
         "algorithms": units.deterministic,
         "fill": False if units.deterministic else _memory.fill_uninitialized_memory,

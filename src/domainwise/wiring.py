@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from domainwise.units import exactly
 
-Kind = Callable[[nn.Module], bool]
 Forwards = dict[nn.Module, Callable[[Any, Tensor], Tensor]]  # by module, each of which it takes first
 
 CLOSE = 1e-2  # of a tensor's length. Rounding is far below it; somebody who uses what is not there any more, far above
@@ -25,28 +24,30 @@ class Fed(NamedTuple):
     maker: nn.Module | None  # of that input
 
 
-def fed(net: nn.Module, example: Tensor, kind: Kind, makers: Kind) -> dict[nn.Module, Fed]:
-    """The modules of a kind, with the input that each is given and which of the makers made it.
+Wiring = dict[nn.Module, Fed]
+
+
+def wiring(net: nn.Module, example: Tensor) -> Wiring:
+    """What the modules that have no others in them are given, and which of these made it.
 
     ``example`` is one input of the network. Modules that are called more than once are left out, since they cannot be
     changed for one call alone, and those with hooks, which would see other values.
     """
     made: dict[int, tuple[nn.Module, Tensor]] = {}  # the tensor is kept so that its id is not given out again
-    found: dict[nn.Module, Fed] = {}
+    found: Wiring = {}
     calls: Counter[nn.Module] = Counter()
-
-    def after(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        calls[module] += 1
-        made[id(output)] = (module, output)
 
     def before(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         calls[module] += 1
         if inputs:
             found[module] = Fed(inputs[0], made.get(id(inputs[0]), (None,))[0])
 
-    plain = [m for m in net.modules() if not (m._forward_hooks or m._forward_pre_hooks or m._backward_hooks)]
-    hooks = [m.register_forward_hook(after) for m in plain if makers(m)]
-    hooks += [m.register_forward_pre_hook(before) for m in plain if kind(m)]
+    def after(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        made[id(output)] = (module, output)
+
+    hooks = []
+    for module in filter(_plain, net.modules()):
+        hooks += [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
     try:
         with exactly(), _evaluating(net), torch.no_grad():
             net(example)
@@ -55,6 +56,12 @@ def fed(net: nn.Module, example: Tensor, kind: Kind, makers: Kind) -> dict[nn.Mo
             hook.remove()
     once = {module: one for module, one in found.items() if calls[module] == 1}
     return {m: one if one.maker is None or calls[one.maker] == 1 else Fed(one.input, None) for m, one in once.items()}
+
+
+def _plain(module: nn.Module) -> bool:
+    """An identity makes nothing: what it passes on is of whoever made it."""
+    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+    return not (hooks or type(module) is nn.Identity or next(module.children(), None))
 
 
 def replace(net: nn.Module, example: Tensor, forwards: Forwards) -> bool:

@@ -33,7 +33,8 @@ def trained(
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     model = load(run, device=device)
     trial = Trial.from_json(model.config["trial"])
-    opened, _ = read(data, Ask(size=trial.input_size, device=device), Machine(cache=cache, quiet=quiet))
+    same = [] if trial.train_size is None else [f"train_size={trial.train_size}"]  # as decoded for training
+    opened, _ = read(data, Ask(size=trial.input_size, set=same, device=device), Machine(cache=cache, quiet=quiet))
     return task(model, opened, images, precision=precision)
 
 

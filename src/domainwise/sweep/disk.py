@@ -11,6 +11,7 @@ from domainwise.averaging import averager
 from domainwise.data.domains import Domains
 from domainwise.keeper import Keep, checked, spread
 from domainwise.model import algorithm_of, network_of
+from domainwise.network import Network
 from domainwise.trial import Trial
 
 ADAM = 2  # copies of the weights that an optimizer keeps
@@ -27,10 +28,8 @@ class Disk(NamedTuple):
 
 def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: int = 0) -> Disk:
     """By one trial, judging from its network, which is made and thrown away."""
-    algorithm = algorithm_of(trial)
-    with torch.random.fork_rng(devices=[]):
-        net = network_of(trial, algorithm, data.shape[-1], len(data.classes), filled=False)
-    weights = HEADER + sum(tensor.numel() * tensor.element_size() for tensor in net.state_dict().values())
+    state = _network(trial, data).state_dict()
+    weights = HEADER + sum(tensor.numel() * tensor.element_size() for tensor in state.values())
     variants = 1 if trial.average == "none" else 2
     best = 0 if checked(keep) == "none" else variants
     evaluations = math.ceil(trial.steps / trial.evaluate_every) + 1
@@ -38,6 +37,20 @@ def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: 
     inner = ADAM if trial.hyperparameters.get("inner") in ("adam", "momentum") else 0
     copies = 1 + ADAM + inner + best + _averaged(trial)
     return Disk(2 * (weights * copies + GENERATORS), weights * models)
+
+
+def _network(trial: Trial, data: Domains) -> Network:
+    """Its tensors are shapes without content, which take no time, unless it cannot be made of those."""
+
+    def made() -> Network:
+        return network_of(trial, algorithm_of(trial), data.shape[-1], len(data.classes), filled=False)
+
+    with torch.random.fork_rng(devices=[]):
+        try:
+            with torch.device("meta"):
+                return made()
+        except Exception:  # of a network that somebody else wrote
+            return made()
 
 
 def _averaged(trial: Trial) -> int:

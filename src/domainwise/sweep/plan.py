@@ -66,7 +66,7 @@ def _searched(
 def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
     """The part of a trial that does not depend on algorithm, target or seed."""
     same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "steps", "evaluate_every",
-            "holdout", "precision", "selection", "select_every", "test")  # fmt: skip
+            "holdout", "precision", "selection", "select_every", "test", "train_size")  # fmt: skip
     return {
         "data": data.name,
         "fingerprint": data.fingerprint,
