@@ -26,6 +26,7 @@ LAYERS = [
         "folding",
         "kernels",
         "pooling",
+        "residual",
         "stem",
         "units",
     },

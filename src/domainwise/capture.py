@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -16,8 +18,9 @@ from domainwise.compiled import keep_compiled
 from domainwise.folding import folds
 from domainwise.network import Network
 from domainwise.pooling import pools
+from domainwise.residual import residuals
 from domainwise.stem import stems
-from domainwise.wiring import Forwards, replace, wiring
+from domainwise.wiring import replace, wiring
 
 WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
 
@@ -73,12 +76,11 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
 def _rewire(featurizer: nn.Module, example: Tensor, *, on_blocks: bool) -> None:
     """The same function of the same parameters in fewer passes; what cannot be changed stays."""
     wired = wiring(featurizer, example)
-    folding, pooling = folds(wired), pools(wired)
-    stem = stems(wired, folding) if on_blocks else {}
-    ways: list[Forwards] = [{**folding, **pooling}, folding, pooling]
-    if stem:
-        ways.insert(0, {**folding, **pooling, **stem})
-    any(replace(featurizer, example, forwards) for forwards in ways)
+    folding = folds(wired)
+    parts = [folding, pools(wired), stems(wired, folding) if on_blocks else {}, residuals(featurizer, wired, folding)]
+    for forwards in (*reversed([*accumulate(parts, operator.or_)]), parts[1]):
+        if replace(featurizer, example, forwards):
+            break
 
 
 def updater(algorithm: Algorithm, *, capture: bool, say: Say = lambda sentence: None) -> Update:

@@ -26,7 +26,7 @@ def folds(wired: Wiring) -> Forwards:
             # In a tuple it is no submodule of the convolution, whose names would change, and functions of the module
             # rather than closures let a compiler see that two networks of one architecture are alike.
             conv.__dict__["folded"] = (norm,)
-            found |= {conv: _folded, norm: passed}
+            found |= {conv: convolved, norm: passed}
     return found
 
 
@@ -34,7 +34,8 @@ def _frozen(module: nn.Module) -> bool:
     return type(module) is nn.BatchNorm2d and not module.training and module.affine and module.track_running_stats
 
 
-def _folded(self: nn.Conv2d, input: Tensor) -> Tensor:
+def convolved(self: nn.Conv2d, input: Tensor) -> Tensor:
+    """The convolution and the batch-norm behind it."""
     weight, shift = folded(self)
     return F.conv2d(input, weight, shift, self.stride, self.padding, self.dilation, self.groups)
 
