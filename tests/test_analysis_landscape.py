@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+import warnings
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,7 +31,7 @@ from domainwise.errors import InputError
 from domainwise.model import load
 from domainwise.records import publish
 from domainwise.report.document import render
-from domainwise.report.surfaces import contours, picture
+from domainwise.report.surfaces import Surface, contours, levels, picture
 
 DATA = stripes("abcd")
 
@@ -194,6 +197,31 @@ def test_the_command_writes_a_picture_that_needs_no_page_and_keeps_one_for_the_r
     monkeypatch.setattr(landscape, "LENGTHS", (1e38, 1e-3))
     said = CliRunner().invoke(app, words).stderr
     assert said.endswith("surface.svg, of a walk with steps of 0.001: longer ones leave the finite numbers\n")
+
+
+def test_contours_are_close_where_most_of_the_plane_is_and_reach_the_top() -> None:
+    losses = [[0.2 + 0.01 * i for i in range(20)] for _ in range(4)] + [[50.0, 900.0, math.nan] + [0.3] * 17]
+    near, far = levels(losses)
+    assert len([level for level in near if 0.2 < level < 0.39]) >= 5
+    assert {round(b - a, 9) for a, b in pairwise(near)} == {round(near[1] - near[0], 9)}
+    assert near[-1] < far[0] < 1
+    assert far[-1] > 400
+    assert len(far) < 20
+    assert all(b - a < d - c for (a, b), (c, d) in pairwise(pairwise(far)))
+
+
+@pytest.mark.parametrize("losses", [[[1.0] * 3] * 3, [[math.nan] * 3] * 3, [[1.0, math.nan, 2.0]] * 3])
+def test_flat_and_broken_surfaces_can_be_drawn(losses: list[list[float]]) -> None:
+    places = {"a": (0.0, 0.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
+    found = Surface([0, 1, 2], [0, 1, 2], {"a": losses}, None, places, ())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "<svg" in picture(found).svg
+
+
+def test_a_picture_of_a_walk_says_what_its_marks_are(trained: Task) -> None:
+    said = set(ElementTree.fromstring(picture(surface(trained, points=3, steps=1)).svg).itertext())
+    assert {"where the walk begins", "after each domain", "their mean", "Fish", "Arith"} <= said
 
 
 @pytest.mark.parametrize("size", ["20", "original"])

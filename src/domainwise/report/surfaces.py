@@ -15,10 +15,12 @@ from domainwise.report.grid import Grid
 from domainwise.report.svg import COLOURS, INK, Panel, panel
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 FILE = "surface.json"
 FISH, ARITH = COLOURS[1], COLOURS[0]
+MOST = 0.75  # of the points of a plane
 
 
 @dataclass(frozen=True)
@@ -127,13 +129,50 @@ def _draw_all(found: Surface, axes: Axes) -> None:
         part.set_title(_title(found, domain), fontsize=7)
         part.tick_params(labelsize=5)
         _draw(found, domain, part, size=0.6)
+    if found.start is not None:
+        figure.legend(handles=_legend(), loc="outside lower center", ncols=5, fontsize=5, frameon=False)
+
+
+def _legend() -> list[Artist]:
+    from matplotlib.lines import Line2D
+
+    def mark(said: str, marker: str, colour: str, **how: Any) -> Line2D:
+        return Line2D([], [], marker=marker, color=colour, linestyle="none", markersize=4, label=said, **how)
+
+    return [
+        mark("where the walk begins", "o", INK),
+        mark("after each domain", "^", "none", markeredgecolor=INK, markeredgewidth=0.5),
+        mark("their mean", "*", ARITH, markeredgewidth=0),
+        *(
+            Line2D([], [], color=colour, linewidth=1.1, label=said)
+            for said, colour in (("Fish", FISH), ("Arith", ARITH))
+        ),
+    ]
+
+
+def levels(losses: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
+    """Of the contours: round ones that are equally far apart where most of the plane is, and above, where losses may be
+    a hundredfold, ever farther."""
+    from matplotlib.ticker import MaxNLocator
+
+    finite = sorted(loss for row in losses for loss in row if math.isfinite(loss))
+    if not finite:
+        return [], []
+    near = [float(level) for level in MaxNLocator(8).tick_values(finite[0], finite[int(MOST * (len(finite) - 1))])]
+    step, far = near[1] - near[0], [near[-1]]
+    while far[-1] + step < finite[-1]:
+        step *= 2
+        far.append(far[-1] + step)
+    return near, far[1:]
 
 
 def _draw(found: Surface, domain: str, axes: Axes, size: float = 1.0) -> None:
-    lines = axes.contour(
-        found.a, found.b, found.losses[domain], levels=9, colors=INK, linewidths=0.6 * size, alpha=0.55
-    )
+    near, far = levels(found.losses[domain])
+    how: dict[str, Any] = {"colors": INK, "linewidths": 0.6 * size}
+    lines = axes.contour(found.a, found.b, found.losses[domain], levels=near, alpha=0.55, **how)
     axes.clabel(lines, fontsize=6.5 * size, fmt="%.3g")
+    if far:
+        axes.contour(found.a, found.b, found.losses[domain], levels=far, alpha=0.25, **how)
     for at, (name, place) in enumerate(found.models.items()):
         face = COLOURS[4] if name == domain else "none"
         axes.plot(*place, "^", color=face, markeredgecolor=INK, markersize=8 * size, markeredgewidth=0.9 * size)
