@@ -63,6 +63,10 @@ def test_blocks_that_do_more_stay(settings: dict[str, Any]) -> None:
     assert found(frozen("resnet18", **settings)) < 8
 
 
+def test_blocks_that_smooth_what_they_leave_out_stay() -> None:
+    assert found(frozen("resnetblur50")) < 16
+
+
 def test_a_block_that_somebody_watches_stays() -> None:
     net = frozen("resnet18")
     net.layer1[0].act1.register_forward_hook(lambda *_: None)

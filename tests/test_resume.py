@@ -28,6 +28,7 @@ from domainwise.settings import resolve
 from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
+from domainwise.thirdparty import module_of
 from domainwise.trial import Trial
 
 DATA = stripes()
@@ -348,6 +349,19 @@ def test_the_room_that_is_asked_for_is_enough_and_not_far_too_much(tmp_path: Pat
         needed = disk_needed(one, DATA, keep="all", snapshots=2)
         assert running <= needed.running < 2 * running
         assert _size(tmp_path / str(i)) <= needed.afterwards < 2 * _size(tmp_path / str(i))
+
+
+def test_counting_room_leaves_no_trace_in_the_network_of_somebody_else(tmp_path: Path) -> None:
+    file = tmp_path / "kept.py"
+    file.write_text(
+        "import functools, torch\nfrom torch import nn\n"
+        "@functools.cache\ndef kept():\n    return torch.ones(1)\n"
+        "def build(channels, classes):\n    kept()\n"
+        "    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 4))\n"
+    )
+    own = replace(trial(), network="kept.py:build", network_file=str(file))
+    assert disk_needed(own, DATA).afterwards > 0
+    assert module_of(file).kept().device.type == "cpu"
 
 
 def _size(folder: Path) -> int:

@@ -20,7 +20,7 @@ from domainwise.network import Network
 from domainwise.pooling import pools
 from domainwise.residual import residuals
 from domainwise.stem import stems
-from domainwise.wiring import replace, wiring
+from domainwise.wiring import let_watch, replace, wiring
 
 WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
 
@@ -34,7 +34,7 @@ class Fast:
 
     compile: bool = True
     capture: bool = True
-    deterministic: bool = False  # the same bits every time, at some cost: no kernel is chosen by how fast it was
+    deterministic: bool = False  # the same bits every time, at some cost
 
     def compiles(self, device: str) -> bool:
         return self.compile and torch.device(device).type != "cpu" and has_triton()
@@ -85,6 +85,7 @@ def _rewire(featurizer: nn.Module, example: Tensor, *, on_blocks: bool) -> None:
 
 def updater(algorithm: Algorithm, *, capture: bool, say: Say = lambda sentence: None) -> Update:
     """How to update an algorithm: called with minibatches like ``algorithm.update``, and to the same effect."""
+    let_watch(algorithm.net)  # its setup may have put hooks into the network
     if not capture or algorithm.device.type != "cuda":
         return algorithm.update
     why_not = algorithm.uncapturable

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from domainwise.folding import convolved
-from domainwise.wiring import Forwards, Wiring
+from domainwise.wiring import Forwards, Wiring, watched
 
 
 def residuals(net: nn.Module, wired: Wiring, folding: Forwards) -> Forwards:
@@ -25,7 +25,7 @@ def residuals(net: nn.Module, wired: Wiring, folding: Forwards) -> Forwards:
     found: Forwards = {}
     for block in net.modules():
         forward, depth = known.get(type(block), (None, 0))
-        if forward is not None and not _hooked(block) and _plain(block, depth, wired, folding):
+        if forward is not None and not any(map(watched, block.modules())) and _plain(block, depth, wired, folding):
             found[block] = forward
     return found
 
@@ -40,13 +40,6 @@ def _plain(block: Any, depth: int, wired: Wiring, folding: Forwards) -> bool:
         and block.se is None
         and block.drop_path is None
         and (not down or (len(down) == 2 and down[0] in folding and down[1] in folding))
-    )
-
-
-def _hooked(block: nn.Module) -> bool:
-    """Somewhere inside, by somebody who would no longer be called."""
-    return any(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks for module in block.modules()
     )
 
 

@@ -34,7 +34,7 @@ def in_turn(work: Callable[[], T]) -> T:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Have one thread do all that :func:`in_turn` is asked for, so that what libraries keep for each thread, such as
-    the kernels they have chosen by speed, is found once and before several trials are at work."""
+    which kernels they have chosen, is there once."""
     with ThreadPoolExecutor(1, initializer=lambda: setattr(_here, "hands", True)) as handing:
         _handing.append(handing)
         try:

@@ -40,7 +40,7 @@ def waking(device: str, *, compiles: bool, bring: Callable[[], object]) -> Itera
 
 def _quietly(device: str, work: Callable[[], object]) -> None:
     """Whoever needs what it would have done will do it, and hear what is wrong."""
-    with suppress(RuntimeError, ImportError, AttributeError), on_device(device):
+    with suppress(Exception), on_device(device):
         work()
 
 

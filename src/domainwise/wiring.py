@@ -17,6 +17,7 @@ Forwards = dict[nn.Module, Callable[[Any, Tensor], Tensor]]  # by module, each o
 
 CLOSE = 1e-2  # of a tensor's length. Rounding is far below it; somebody who uses what is not there any more, far above
 NOTHING = 1e-5  # of the length of all gradients together
+REPLACED = "replaced"  # under which a network remembers which of its modules compute in other ways
 
 
 class Fed(NamedTuple):
@@ -28,10 +29,10 @@ Wiring = dict[nn.Module, Fed]
 
 
 def wiring(net: nn.Module, example: Tensor) -> Wiring:
-    """What the modules that have no others in them are given, and which of these made it.
+    """What the modules that have no others in them are given, and which of these made it, in the mode that each is in.
 
     ``example`` is one input of the network. Modules that are called more than once are left out, since they cannot be
-    changed for one call alone, and those with hooks, which would see other values.
+    changed for one call alone, and those that somebody watches or has changed already.
     """
     made: dict[int, tuple[nn.Module, Tensor]] = {}  # the tensor is kept so that its id is not given out again
     found: Wiring = {}
@@ -46,11 +47,13 @@ def wiring(net: nn.Module, example: Tensor) -> Wiring:
         made[id(output)] = (module, output)
 
     hooks = []
-    for module in filter(_plain, net.modules()):
+    for module in filter(_leaf, net.modules()):
         hooks += [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
     try:
-        with exactly(), _evaluating(net), torch.no_grad():
-            net(example)
+        with exactly(), _unchanged(net), torch.no_grad():
+            net(torch.cat([example, example]))  # batch-norm that is not frozen wants two
+    except RuntimeError:  # what cannot be looked at stays as it is
+        return {}
     finally:
         for hook in hooks:
             hook.remove()
@@ -58,10 +61,19 @@ def wiring(net: nn.Module, example: Tensor) -> Wiring:
     return {m: one if one.maker is None or calls[one.maker] == 1 else Fed(one.input, None) for m, one in once.items()}
 
 
-def _plain(module: nn.Module) -> bool:
-    """An identity makes nothing: what it passes on is of whoever made it."""
-    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
-    return not (hooks or type(module) is nn.Identity or next(module.children(), None))
+def _leaf(module: nn.Module) -> bool:
+    """An identity, or nothing in a row, makes nothing: what it passes on is of whoever made it."""
+    empty = type(module) in (nn.Identity, nn.Sequential)
+    return next(module.children(), None) is None and not empty and not watched(module)
+
+
+def watched(module: nn.Module) -> bool:
+    """By a hook, or by whoever gave it a forward that is not its class's."""
+    return _hooked(module) or "forward" in vars(module)
+
+
+def _hooked(module: nn.Module) -> bool:
+    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
 
 
 def replace(net: nn.Module, example: Tensor, forwards: Forwards) -> bool:
@@ -70,18 +82,31 @@ def replace(net: nn.Module, example: Tensor, forwards: Forwards) -> bool:
         return False
     try:
         before = _behaviour(net, example)
-    except RuntimeError:  # what cannot be looked at stays as it is
+    except RuntimeError:
         return False
     for module, forward in forwards.items():
         module.forward = MethodType(forward, module)
+    net.__dict__[REPLACED] = tuple(forwards)  # in a tuple they are no submodules a second time
     try:
         alike = _alike(_behaviour(net, example), before)
     except Exception:  # a layout that others do not expect, a kernel that this GPU has not
         alike = False
     if not alike:
-        for module in forwards:
-            del module.forward
+        _restore(net)
     return alike
+
+
+def let_watch(net: nn.Module) -> None:
+    """Have all modules compute as they did if somebody watches one of those that do not, from whom they would hide."""
+    for changed in [module for module in net.modules() if REPLACED in vars(module)]:
+        inside = [module for one in vars(changed)[REPLACED] for module in one.modules()]
+        if any(_hooked(module) for module in inside):
+            _restore(changed)
+
+
+def _restore(net: nn.Module) -> None:
+    for module in net.__dict__.pop(REPLACED):
+        del module.forward
 
 
 def _behaviour(net: nn.Module, example: Tensor) -> list[Tensor]:
@@ -116,6 +141,20 @@ def _evaluating(net: nn.Module) -> Iterator[None]:
     finally:
         for module, before in training.items():
             module.training = before
+
+
+@contextmanager
+def _unchanged(net: nn.Module) -> Iterator[None]:
+    """In whatever mode it is, with the statistics and the random numbers of before afterwards."""
+    buffers = {buffer: buffer.clone() for buffer in net.buffers()}
+    devices = {tensor.device for tensor in (*net.parameters(), *buffers) if tensor.is_cuda}
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, before in buffers.items():
+                    buffer.copy_(before)
 
 
 def passed(self: nn.Module, input: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -40,17 +41,9 @@ def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: 
 
 
 def _network(trial: Trial, data: Domains) -> Network:
-    """Its tensors are shapes without content, which take no time, unless it cannot be made of those."""
-
-    def made() -> Network:
+    """Its tensors are shapes without content, which take no time, unless somebody else wrote it, who may keep some."""
+    with torch.random.fork_rng(devices=[]), nullcontext() if trial.network_file else torch.device("meta"):
         return network_of(trial, algorithm_of(trial), data.shape[-1], len(data.classes), filled=False)
-
-    with torch.random.fork_rng(devices=[]):
-        try:
-            with torch.device("meta"):
-                return made()
-        except Exception:  # of a network that somebody else wrote
-            return made()
 
 
 def _averaged(trial: Trial) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -17,7 +18,7 @@ from domainwise.sweep.execute import Watch
 from domainwise.sweep.how import How
 from domainwise.sweep.work import work
 from domainwise.trial import Trial
-from domainwise.turns import one_thread, own_stream
+from domainwise.turns import in_turn, one_thread, own_stream
 
 Many = int | Literal["auto"]
 
@@ -55,6 +56,8 @@ def run_packed(
                 if room.admits(place):
                     for trial in waiting:
                         tell(trial, work(trial, data, folder, how, tell))
+                        if torch.device(how.device).type != "cpu":
+                            in_turn(gc.collect)  # a network and how its modules compute hold each other, and memory
         except BaseException as error:  # not of a trial, which would be its result: a full disk, a device that is lost
             errors.append(error)
             waiting.closed = True
