@@ -30,6 +30,10 @@ def test_on_blocks_it_is_the_same_convolution(
         torch.testing.assert_close(found, other, rtol=0, atol=1e-12)
 
 
+def test_no_image_is_no_image() -> None:
+    assert on_blocks(torch.zeros(0, 3, 8, 8), torch.zeros(5, 3, 7, 7), None, (3, 3)).shape == (0, 5, 4, 4)
+
+
 def net() -> nn.Sequential:
     torch.manual_seed(0)
     made = nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, 2, 1))

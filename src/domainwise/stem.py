@@ -46,6 +46,8 @@ def on_blocks(x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int
 
     A window that begins at an odd pixel gets a row or a column of zeros before it, so that it begins with a block.
     """
+    if not len(x):  # no blocks can be made of nothing
+        return F.conv2d(x, weight, bias, 2, padding)
     down, right = (_along(x.shape[2 + i], weight.shape[2 + i], padding[i]) for i in (0, 1))
     image = _blocks(F.pad(x, (*right[0], *down[0])))
     return F.conv2d(image, _blocks(F.pad(weight, (*right[1], *down[1]))), bias)
