@@ -74,6 +74,12 @@ def test_a_block_that_somebody_watches_stays() -> None:
     assert found(net) == 6
 
 
+def test_a_block_with_another_shortcut_stays() -> None:
+    net = frozen("resnet18")
+    net.layer2[0].downsample = nn.Conv2d(64, 128, 1, stride=2).double()
+    assert found(net) == 7
+
+
 def test_a_block_whose_statistics_move_stays() -> None:
     net = frozen("resnet18")
     net.layer1[0].bn1.train()

@@ -25,6 +25,7 @@ from domainwise.algorithms import Algorithm, names, parse
 from domainwise.checkpoint import Stopped, checkpoints, listening, saved, stop_requested
 from domainwise.keeper import spread
 from domainwise.settings import resolve
+from domainwise.sweep import disk
 from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
@@ -362,6 +363,18 @@ def test_counting_room_leaves_no_trace_in_the_network_of_somebody_else(tmp_path:
     own = replace(trial(), network="kept.py:build", network_file=str(file))
     assert disk_needed(own, DATA).afterwards > 0
     assert module_of(file).kept().device.type == "cpu"
+
+
+def test_room_is_counted_for_a_network_that_cannot_be_made_without_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = disk.network_of
+
+    def particular(*given: Any, **settings: Any) -> Any:
+        torch.ones(1).item()
+        return made(*given, **settings)
+
+    expected = disk_needed(trial(), DATA)
+    monkeypatch.setattr(disk, "network_of", particular)
+    assert disk_needed(trial(), DATA) == expected
 
 
 def _size(folder: Path) -> int:

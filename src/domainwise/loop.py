@@ -119,7 +119,7 @@ def set_up(
         return net, update
 
     sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
-    asked = [part for part in sources if part.domain.originals is None]  # those are cut out on the host
+    asked = [part for part in sources if part.domain.originals is None]  # originals are cropped on the host
     with waking(device, compiles=fast.compiles(device), bring=lambda: [part.images for part in asked]):
         net, update = in_turn(made)
     scale = normalisation(net, data.shape[-1])

@@ -32,14 +32,14 @@ def residuals(net: nn.Module, wired: Wiring, folding: Forwards) -> Forwards:
 
 def _plain(block: Any, depth: int, wired: Wiring, folding: Forwards) -> bool:
     numbers = range(1, depth + 1)
-    down = [] if block.downsample is None else list(block.downsample)
+    down = block.downsample
     return (
         all(getattr(block, f"conv{i}") in folding for i in numbers)
         and all(type(act) is nn.ReLU and act in wired for act in (getattr(block, f"act{i}") for i in numbers))
         and all(type(getattr(block, name, None)) in (nn.Identity, type(None)) for name in ("aa", "drop_block"))
         and block.se is None
         and block.drop_path is None
-        and (not down or (len(down) == 2 and down[0] in folding and down[1] in folding))
+        and (down is None or (type(down) is nn.Sequential and len(down) == 2 and all(one in folding for one in down)))
     )
 
 

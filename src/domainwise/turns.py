@@ -48,13 +48,6 @@ def on_device(device: str) -> AbstractContextManager[object]:
     return torch.cuda.device(device) if torch.device(device).type == "cuda" else nullcontext()
 
 
-def own_stream(device: str) -> AbstractContextManager[object]:
-    """Work on a GPU that waits for nobody else's, nor they for it."""
-    if torch.device(device).type != "cuda":
-        return nullcontext()
-    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
-
-
 def _on(stream: torch.cuda.Stream | None, work: Callable[[], T]) -> T:
     with torch.cuda.stream(stream):
         return work()

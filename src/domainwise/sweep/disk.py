@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
@@ -41,9 +41,17 @@ def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: 
 
 
 def _network(trial: Trial, data: Domains) -> Network:
-    """Its tensors are shapes without content, which take no time, unless somebody else wrote it, who may keep some."""
-    with torch.random.fork_rng(devices=[]), nullcontext() if trial.network_file else torch.device("meta"):
+    """Of shapes without content, which take no time, if it is one of ours and can be made of those. Whoever wrote
+    another may keep some of its tensors."""
+
+    def made() -> Network:
         return network_of(trial, algorithm_of(trial), data.shape[-1], len(data.classes), filled=False)
+
+    with torch.random.fork_rng(devices=[]):
+        if not trial.network_file:
+            with suppress(Exception), torch.device("meta"):
+                return made()
+        return made()
 
 
 def _averaged(trial: Trial) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from domainwise.sweep.execute import Watch
 from domainwise.sweep.how import How
 from domainwise.sweep.work import work
 from domainwise.trial import Trial
-from domainwise.turns import in_turn, one_thread, own_stream
+from domainwise.turns import in_turn, one_thread
 
 Many = int | Literal["auto"]
 
@@ -78,6 +78,12 @@ def side_by_side(run: Callable[[int], None], many: int) -> None:
     run(0)
     for thread in threads:
         thread.join()
+
+
+def own_stream(device: str) -> AbstractContextManager[object]:
+    if torch.device(device).type != "cuda":
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 
 class Waiting(Iterator[Trial]):
