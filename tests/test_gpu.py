@@ -109,6 +109,11 @@ def test_a_network_to_be_compiled_computes_in_ways_of_ours() -> None:
     body = net.featurizer
     ways = [vars(module)["forward"].__func__.__name__ for module in (body.conv1, body.maxpool, body.layer4[1])]
     assert ways == ["_folded_on_blocks", "_pooled_then_relu", "_basic"]
+    expected = body._call_impl(x := torch.randn(4, 3, 32, 32, device="cuda"))
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            torch.testing.assert_close(body(x), expected, rtol=2e-3, atol=2e-3)
+    assert None not in body._compiled_call_impl.found.values()  # written down, not read by torch.compile
 
 
 def test_a_loaded_state_is_captured_anew() -> None:

@@ -28,6 +28,7 @@ LAYERS = [
         "pooling",
         "residual",
         "stem",
+        "tracing",
         "units",
     },
     {"losses", "averaging", "counts", "data", "settings", "trial", "records", "select", "results"},

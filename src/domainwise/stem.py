@@ -46,8 +46,6 @@ def on_blocks(x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int
 
     A window that begins at an odd pixel gets a row or a column of zeros before it, so that it begins with a block.
     """
-    if not len(x):  # no blocks can be made of nothing
-        return F.conv2d(x, weight, bias, 2, padding)
     down, right = (_along(x.shape[2 + i], weight.shape[2 + i], padding[i]) for i in (0, 1))
     image = _blocks(F.pad(x, (*right[0], *down[0])))
     return F.conv2d(image, _blocks(F.pad(weight, (*right[1], *down[1]))), bias)
@@ -63,5 +61,7 @@ def _along(size: int, kernel: int, padding: int) -> tuple[tuple[int, int], tuple
 
 
 def _blocks(x: Tensor) -> Tensor:
-    x = F.pixel_unshuffle(x, 2)
+    number, channels, height, width = x.shape
+    x = x.reshape(number, channels, height // 2, 2, width // 2, 2).permute(0, 1, 3, 5, 2, 4)
+    x = x.reshape(number, 4 * channels, height // 2, width // 2)  # as F.pixel_unshuffle, which refuses to take no image
     return F.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % MULTIPLE)).contiguous(memory_format=torch.channels_last)

@@ -69,10 +69,10 @@ def _leaf(module: nn.Module) -> bool:
 
 def watched(module: nn.Module) -> bool:
     """By a hook, or by whoever gave it a forward that is not its class's."""
-    return _hooked(module) or "forward" in vars(module)
+    return hooked(module) or "forward" in vars(module)
 
 
-def _hooked(module: nn.Module) -> bool:
+def hooked(module: nn.Module) -> bool:
     return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
 
 
@@ -100,7 +100,7 @@ def let_watch(net: nn.Module) -> None:
     """Have all modules compute as they did if somebody watches one of those that do not, from whom they would hide."""
     for changed in [module for module in net.modules() if REPLACED in vars(module)]:
         inside = [module for one in vars(changed)[REPLACED] for module in one.modules()]
-        if any(_hooked(module) for module in inside):
+        if any(hooked(module) for module in inside):
             _restore(changed)
 
 
