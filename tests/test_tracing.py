@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
+import random
 import shutil
 import subprocess
 import sys
+import time
+import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, fx, nn
 from torch.func import functional_call, grad
+from torch.utils.flop_counter import FlopCounterMode
 
 from domainwise import capture, tracing
-from domainwise.tracing import Traced, known
+from domainwise.tracing import compile_in_place, known
 from domainwise.vision import import_timm
 from domainwise.wiring import let_watch
 
@@ -54,9 +61,9 @@ class Compiler:
         return lambda *args: function(*args)[0]
 
     def python(self, function: Callable[..., Tensor], **_: object) -> Callable[..., Tensor]:
-        def called(*args: Tensor) -> Tensor:
+        def called(*args: Any, **kwargs: Any) -> Tensor:
             self.read += 1
-            return function(*args)
+            return function(*args, **kwargs)
 
         return called
 
@@ -70,11 +77,24 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     return made
 
 
+def traced(net: nn.Module, options: dict[str, Any] | None = None) -> nn.Module:
+    compile_in_place(net, options)
+    return net
+
+
+def frozen(net: nn.Module, mode: bool) -> nn.Module:
+    net.train(mode)
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+    return net
+
+
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "resnet50c"])
 def test_what_is_written_down_is_the_network(name: str, compiler: Compiler) -> None:
     net = plain(name)
-    other = ready(copy.deepcopy(net))
-    outputs = [net(X), Traced(other)(X)]
+    other = traced(ready(copy.deepcopy(net)))
+    outputs = [net(X), other(X)]
     assert (compiler.graphs, compiler.read) == (1, 0)
     torch.testing.assert_close(*outputs)
     for output in outputs:
@@ -83,66 +103,105 @@ def test_what_is_written_down_is_the_network(name: str, compiler: Compiler) -> N
         torch.testing.assert_close(p.grad, q.grad)
 
 
-def test_it_computes_with_the_tensors_that_are_there_when_it_is_called() -> None:
-    net = ready(plain())
-    traced = Traced(net)
-    before = traced(X)
+def test_it_computes_with_the_tensors_that_are_there_when_it_is_called(compiler: Compiler) -> None:
+    net = traced(ready(plain()))
+    before = net(X)
     with torch.no_grad():
         net.layer1[0].conv1.weight.mul_(2)
         net.bn1.running_mean.add_(1)
-    torch.testing.assert_close(traced(X), net(X))
-    assert not torch.allclose(traced(X), before)
+    net.layer1[0].conv2.weight = nn.Parameter(net.layer1[0].conv2.weight.detach() * 1.5)
+    net.bn1.running_var = net.bn1.running_var * 1.5
+    torch.testing.assert_close(net(X), net._call_impl(X))
+    assert not torch.allclose(net(X), before)
     state = {name: value.detach() * 1.5 for name, value in net.named_parameters()}
-    expected = functional_call(net, state, X)
-    net._compiled_call_impl = traced
-    torch.testing.assert_close(functional_call(net, state, X), expected)
-    assert not torch.allclose(net(X), expected)
+    found = functional_call(net, state, X)
+    assert compiler.read == 0
+    net._compiled_call_impl = None
+    torch.testing.assert_close(functional_call(net, state, X), found)
+    assert not torch.allclose(net(X), found)
 
 
-def test_every_situation_has_its_own_and_comes_back_to_it(compiler: Compiler) -> None:
-    net = ready(plain())
-    traced = Traced(net)
+def test_every_situation_has_its_own_and_comes_back_to_it(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = traced(ready(plain()))
+    monkeypatch.setattr(tracing, "MANY", 20)
+
+    def deterministic() -> Tensor:
+        torch.use_deterministic_algorithms(True)
+        try:
+            return net(X)
+        finally:
+            torch.use_deterministic_algorithms(False)
+
     calls: list[Callable[[], Tensor]] = [
-        lambda: traced(X),
-        lambda: traced(X[:1]),
-        lambda: traced(X.clone().requires_grad_()),
-        torch.no_grad()(lambda: traced(X)),
-        torch.inference_mode()(lambda: traced(X)),
-        torch.autocast("cpu", torch.bfloat16)(lambda: traced(X)),
+        lambda: net(X),
+        lambda: net(X[:1]),
+        lambda: net(X.to(memory_format=torch.channels_last)),
+        lambda: net(X.clone().requires_grad_()),
+        torch.no_grad()(lambda: net(X)),
+        torch.inference_mode()(lambda: net(X)),
+        torch.autocast("cpu", torch.bfloat16)(lambda: net(X)),
+        torch.autocast("cpu", torch.float16)(lambda: net(X)),
+        deterministic,
     ]
     for _ in range(2):
         results = [call() for call in calls]
     assert (compiler.graphs, compiler.read) == (len(calls), 0)
-    torch.testing.assert_close(results[3], net(X).detach())
-    assert [result.requires_grad for result in results] == [True, True, True, False, False, True]
+    torch.testing.assert_close(results[4], net._call_impl(X).detach())
+    assert [result.requires_grad for result in results] == [True] * 4 + [False, False] + [True] * 3
     net.layer1.requires_grad_(False)
-    traced(X)
-    assert compiler.graphs == len(calls) + 1
+    net(X)
+    net.float()
+    net(X.float())
+    net.layer1[0].conv1.weight.data = net.layer1[0].conv1.weight.data.contiguous()
+    net(X.float())
+    assert (compiler.graphs, compiler.read) == (len(calls) + 3, 0)
+
+
+def test_who_comes_in_ever_new_sizes_is_read(compiler: Compiler) -> None:
+    net = traced(ready(plain()))
+    for count in range(tracing.MANY + 2):
+        assert len(net(X.repeat(5, 1, 1, 1)[:count])) == count
+    assert (compiler.graphs, compiler.read) == (tracing.MANY, 2)
 
 
 def test_dropout_drops_in_training_alone() -> None:
-    net = ready(plain(drop_rate=0.5))
-    traced = Traced(net.eval())
-    torch.testing.assert_close(traced(X), net(X))
-    net.train()
-    for module in net.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.eval()
-    dropped = traced(X) == 0
+    net = frozen(traced(ready(plain(drop_rate=0.5))), False)
+    torch.testing.assert_close(net(X), net._call_impl(X))
+    dropped = frozen(net, True)(X) == 0
     assert 0.3 < dropped.double().mean() < 0.7
-    assert not torch.equal(traced(X) == 0, dropped)
+    assert not torch.equal(net(X) == 0, dropped)
+
+
+def test_training_and_evaluation_in_turn_are_written_down_once_each(compiler: Compiler) -> None:
+    net = traced(ready(plain()))
+    for mode in (True, False, True, False):
+        frozen(net, mode)(X)
+    assert (compiler.graphs, compiler.read) == (2, 0)
 
 
 def test_networks_of_one_architecture_share_what_was_compiled(compiler: Compiler) -> None:
     first, second, third = ready(plain()), ready(plain()), ready(plain(output_stride=16))
     with torch.no_grad():
         second.conv1.weight.neg_()
-    for net in (first, second):
-        torch.testing.assert_close(Traced(net)(X), net(X))
+    for net in map(traced, (first, second)):
+        torch.testing.assert_close(net(X), net._call_impl(X))
     assert compiler.graphs == 1
-    torch.testing.assert_close(Traced(third)(X), third(X))  # its tensors have the same shapes
-    Traced(first, {"deterministic": True})(X)
+    torch.testing.assert_close(traced(third)(X), third._call_impl(X))  # its tensors have the same shapes
+    traced(first, {"deterministic": True})(X)
     assert compiler.graphs == 3
+
+
+def test_two_threads_have_it_compiled_once(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(*args: Any) -> Callable[..., Tensor]:
+        time.sleep(0.3)
+        return compiler.graph(*args)
+
+    monkeypatch.setattr(tracing, "_compile", slowly)
+    nets = [traced(ready(plain())) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(lambda net: net(X), nets)
+    assert torch.equal(one, other)
+    assert compiler.graphs == 1
 
 
 def unfrozen() -> nn.Module:
@@ -151,35 +210,10 @@ def unfrozen() -> nn.Module:
     return ready(net)
 
 
-def watched() -> nn.Module:
-    net = ready(plain())
-    net.layer1.register_forward_hook(lambda *_: None)
-    return net
-
-
-def watched_inside() -> nn.Module:
-    net = ready(plain())
-    net.layer1[0].conv1.register_forward_hook(lambda *_: None)
-    let_watch(net)
-    return net
-
-
-def changed() -> nn.Module:
-    net = ready(plain())
-    net.layer2.forward = lambda x: nn.Sequential.forward(net.layer2, x) + 1
-    return net
-
-
-def checkpointed() -> nn.Module:
-    net = ready(plain())
-    net.set_grad_checkpointing()
-    return net
-
-
 def own() -> nn.Module:
     class Own(timm.models.resnet.ResNet):  # type: ignore[name-defined,misc]
         def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x) + torch.rand(())  # at tracing, that would be one number for ever
+            return super().forward(x) + torch.rand(())  # written down, that would be one number for ever
 
     net = plain()
     net.__class__ = Own
@@ -187,7 +221,7 @@ def own() -> nn.Module:
 
 
 OTHERS = [
-    unfrozen, watched, watched_inside, changed, checkpointed, own, plain,
+    unfrozen, own, plain,
     lambda: ready(plain(global_pool="max")),
     lambda: ready(plain(drop_path_rate=0.1)),
     lambda: ready(plain("resnet50", block_args={"attn_layer": "se"})),
@@ -199,23 +233,140 @@ OTHERS = [
 def test_other_networks_are_read(make: Callable[[], nn.Module], compiler: Compiler) -> None:
     net = make()
     assert not known(net)
-    Traced(net)(X)
+    traced(net)(X)
     assert (compiler.graphs, compiler.read) == (0, 1)
+
+
+def hooked(net: Any) -> None:
+    net.layer1.register_forward_hook(lambda *_: None)
+
+
+def hooked_inside(net: Any) -> None:
+    net.layer1[0].conv1.register_forward_hook(lambda module, inputs, output: output + 1)
+    let_watch(net)
+
+
+def hooked_itself(net: Any) -> None:
+    net.register_forward_hook(lambda module, inputs, output: output + 1)
+
+
+def restored(net: Any) -> None:
+    hooked_inside(net)
+    net.layer3[0].bn1.train()
+
+
+def another_pooling(net: Any) -> None:
+    net.reset_classifier(0, "max")
+
+
+def another_block(net: Any) -> None:
+    net.layer4.append(nn.Tanh())
+
+
+def another_forward(net: Any) -> None:
+    net.layer2.forward = lambda x: nn.Sequential.forward(net.layer2, x) + 1
+
+
+def another_head(net: Any) -> None:
+    before = net.forward_head
+    net.forward_head = lambda x: before(x) + random.random()
+
+
+def another_way_of_a_block(net: Any) -> None:
+    net.layer1[0].forward = MethodType(lambda self, x: 2 * x, net.layer1[0])
+
+
+def normed(net: Any) -> None:
+    nn.utils.parametrizations.weight_norm(net.layer2[0].conv1)
+
+
+def checkpointed(net: Any) -> None:
+    net.set_grad_checkpointing()
+
+
+def tied(net: Any) -> None:
+    net.layer1[0].conv2.weight = net.layer1[0].conv1.weight
+
+
+READ = [
+    hooked, hooked_inside, hooked_itself, restored, another_pooling, another_block, another_forward, another_head,
+    another_way_of_a_block, normed, checkpointed, tied,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", READ)
+@pytest.mark.parametrize("called_before", [False, True])
+def test_a_changed_network_is_read(change: Callable[[Any], None], called_before: bool, compiler: Compiler) -> None:
+    net = traced(ready(plain()))
+    if called_before:
+        net(X)
+    change(net)
+    random.seed(0)
+    found = net(X)
+    assert (compiler.graphs, compiler.read) == (called_before, 1)
+    random.seed(0)
+    torch.testing.assert_close(found, net._call_impl(X), rtol=1e-4, atol=1e-4)  # batch-norm may have moved once more
+
+
+def drops(net: Any) -> None:
+    net.drop_rate = 1.0
+
+
+def small(net: Any) -> None:
+    net.layer1[0].bn1.eps = 0.5
+
+
+def skips(net: Any) -> None:
+    net.layer2[0].conv1.stride = net.layer2[0].downsample[0].stride = (4, 4)
+
+
+def shortened(net: Any) -> None:
+    net.layer3 = net.layer3[:1]
+
+
+def biased(net: Any) -> None:
+    net.layer1[0].conv1.bias = nn.Parameter(torch.ones(64).double())
+
+
+@pytest.mark.parametrize("change", [drops, small, skips, shortened, biased])
+def test_a_network_that_is_still_known_is_written_down_anew(change: Callable[[Any], None], compiler: Compiler) -> None:
+    net = traced(ready(plain()))
+    before = net(X)
+    change(net)
+    torch.testing.assert_close(net(X), net._call_impl(X))
+    assert not torch.allclose(net(X), before)
+    assert (compiler.graphs, compiler.read) == (2, 0)
 
 
 def test_a_network_is_read_while_everything_is_watched(compiler: Compiler) -> None:
-    net = ready(plain())
-    with nn.modules.module.register_module_forward_hook(lambda *_: None):
-        Traced(net)(X)
-    assert (compiler.graphs, compiler.read) == (0, 1)
+    net = traced(ready(plain()))
+    watching = nn.modules.module
+    for watch in (watching.register_module_forward_pre_hook, watching.register_module_full_backward_hook):
+        with watch(lambda *_: None), torch.no_grad():  # with gradients, torch refuses what timm does in place
+            net(X)
+    assert (compiler.graphs, compiler.read) == (0, 2)
+    net(X)
+    assert (compiler.graphs, compiler.read) == (1, 2)
 
 
-def test_what_is_transformed_is_read(compiler: Compiler) -> None:
-    net = ready(plain())
-    traced = Traced(net)
-    slopes = [grad(lambda x, function=function: function(x).sum())(X) for function in (traced, net)]  # type: ignore[misc]
-    torch.testing.assert_close(*slopes)
-    assert (compiler.graphs, compiler.read) == (0, 1)
+class Marked(nn.Parameter):
+    pass
+
+
+def test_what_is_transformed_or_of_another_kind_is_read(compiler: Compiler) -> None:
+    net = traced(ready(plain()))
+    slope = grad(lambda x: net(x).sum())(X)
+    torch.testing.assert_close(slope, grad(lambda x: net._call_impl(x).sum())(X))
+    with FlopCounterMode(display=False):
+        net(X)
+    with torch.device("cpu"):
+        net(X)
+    with torch.compiler.set_stance("force_eager"):
+        net(X)
+    net(x=X)
+    net.conv1.weight = Marked(net.conv1.weight.detach())
+    net(X)
+    assert (compiler.graphs, compiler.read) == (0, 6)
 
 
 def test_a_compiler_that_takes_no_graph_reads_it(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,26 +374,34 @@ def test_a_compiler_that_takes_no_graph_reads_it(compiler: Compiler, monkeypatch
         raise TypeError("compile() takes something else today")
 
     monkeypatch.setattr(tracing, "_compile", refuses)
-    net = ready(plain())
-    traced = Traced(net)
-    torch.testing.assert_close(traced(X), net(X))
-    traced(X)
+    net = traced(ready(plain()))
+    for _ in range(2):
+        torch.testing.assert_close(net(X), net._call_impl(X))
     assert compiler.read == 2
 
 
-def test_a_copy_is_as_it_was() -> None:
-    net = ready(plain())
+def test_a_torch_that_cannot_be_asked_reads_it(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch._C, "_len_torch_dispatch_stack")
+    net = traced(ready(plain()))
+    net(X)
+    assert (compiler.graphs, compiler.read) == (0, 1)
+
+
+def test_a_network_goes_when_nobody_has_it_any_more() -> None:
+    net = traced(ready(plain()))
     names = list(net.state_dict())
-    net._compiled_call_impl = Traced(net)
     net(X)
     assert list(net.state_dict()) == names
-    assert copy.deepcopy(net)._compiled_call_impl is None
+    gone = [weakref.ref(net), weakref.ref(net.conv1.weight)]
+    del net
+    gc.collect()
+    assert [one() for one in gone] == [None, None]
 
 
 REAL = """
 import sys, torch
 sys.path[:0] = sys.argv[1:]
-from test_tracing import plain, ready, Traced
+from test_tracing import ready, traced
 from timm.models.resnet import BasicBlock, ResNet
 net = ResNet(BasicBlock, (1, 1, 1, 1), num_classes=0, channels=(16, 16, 16, 16), stem_width=16)
 for module in net.modules():
@@ -250,14 +409,14 @@ for module in net.modules():
         module.eval()
 x = torch.randn(2, 3, 64, 64)
 net = ready(net.double()).float().to(memory_format=torch.channels_last)
-traced = Traced(net)
-expected, found = net(x), traced(x)
+expected = net(x)
+found = traced(net)(x)
 torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 gradients = [torch.autograd.grad(y.square().sum(), list(net.parameters())) for y in (expected, found)]
 torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)
 with torch.no_grad():
-    torch.testing.assert_close(traced(x), net(x), rtol=1e-4, atol=1e-4)
-assert None not in traced.found.values()
+    torch.testing.assert_close(net(x), net._call_impl(x), rtol=1e-4, atol=1e-4)
+assert None not in net._compiled_call_impl.found.values()
 from torch._dynamo.utils import counters
 print(counters["aot_autograd"]["autograd_cache_hit"], counters["aot_autograd"]["autograd_cache_miss"])
 """

@@ -20,7 +20,7 @@ from domainwise.network import Network
 from domainwise.pooling import pools
 from domainwise.residual import residuals
 from domainwise.stem import stems
-from domainwise.tracing import Traced
+from domainwise.tracing import compile_in_place
 from domainwise.wiring import let_watch, replace, wiring
 
 WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
@@ -71,7 +71,7 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
         example = torch.randn_like(example, memory_format=torch.channels_last)
         _rewire(net.featurizer, example, on_blocks=net.low_precision)
         keep_compiled()
-        net.featurizer._compiled_call_impl = Traced(net.featurizer, fast.options)  # as nn.Module.compile does
+        compile_in_place(net.featurizer, fast.options)
 
 
 def _rewire(featurizer: nn.Module, example: Tensor, *, on_blocks: bool) -> None:
