@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -86,6 +87,21 @@ def test_one_trial_alone_is_drawn_with_the_loss_of_each_domain(folder: Path, tmp
 def test_a_trial_without_snapshots_and_a_picture_of_nothing_are_answered_with_a_sentence(folder: Path) -> None:
     assert "--snapshots N" in str(run(str(first(folder) / "best"), "--along").exception)
     assert "add --along" in str(run(str(first(folder)), "-o", "x.svg").exception)
+
+
+@pytest.mark.parametrize(("missing", "words"), [("snapshots", ["--along"]), ("best", [])])
+def test_trials_of_a_comparison_that_kept_nothing_are_left_out(
+    folder: Path, tmp_path: Path, missing: str, words: list[str]
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    shutil.rmtree(first(other) / missing)
+    said = run(str(other), "--json", *words)
+    assert said.stderr.splitlines()[0].startswith("1 of 4 trials have kept no ")
+    assert len({json.loads(line)["id"] for line in said.stdout.splitlines()} - {first(other).name}) == 3
+    for trial in (other / "trials").iterdir():
+        shutil.rmtree(trial / missing, ignore_errors=True)
+    assert f"no {'snapshots' if words else 'saved model'}" in str(run(str(other), *words).exception)
 
 
 def test_a_snapshot_is_a_model_like_any_other(folder: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -53,7 +54,7 @@ def balance(
     )
     found = []
     with pace("models", quiet=quiet) as tick:
-        for folder, trial, numbers in _measured(_chosen(run, algorithms), along, opened, steps, lr, tick):
+        for folder, trial, numbers in _measured(_kept(_chosen(run, algorithms), along), along, opened, steps, lr, tick):
             found.append(balances.measured(trial, numbers))
             if keep:
                 balances.keep(trial_of(folder)[0], {"steps": steps, "lr": lr, **numbers})
@@ -88,6 +89,18 @@ def _measured(
             numbers.setdefault("along", []).append({"step": step, **one.to_json()})
             tick(done := done + 1, total)
         yield folder, trial, numbers
+
+
+def _kept(trials: list[tuple[Path, Trial]], along: bool) -> list[tuple[Path, Trial]]:
+    """Those of many that kept what is to be measured; where none has, all, to hear what is missing."""
+    from domainwise.model import CONFIG
+
+    what, where = ("snapshots", f"snapshots/*/{CONFIG}") if along else ("model", f"best/{CONFIG}")
+    found = [one for one in trials if any(one[0].glob(where))]
+    missing = len(trials) - len(found)
+    if found and missing:
+        print(f"{missing} of {len(trials)} trials have kept no {what} and are left out", file=sys.stderr)
+    return found or trials
 
 
 def _about(trial: Trial) -> dict[str, Any]:

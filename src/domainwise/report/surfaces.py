@@ -115,17 +115,25 @@ def _title(found: Surface, domain: str) -> str:
 def picture(found: Surface, about: str = "") -> Panel:
     """All domains in one picture, for a file."""
     described = f"Loss surfaces of {', '.join(found.losses)} {about}".strip()
-    rows = -(-len(found.losses) // 3)
-    return panel("loss surfaces", described, 1.55 * rows, partial(_draw_all, found))
+    rows, columns = _arranged(len(found.losses))
+    aspect = (found.b[-1] - found.b[0]) / (found.a[-1] - found.a[0])
+    height = rows * (3.4 / columns * min(aspect, 1.5) + 0.4) + 0.2
+    return panel("loss surfaces", described, height, partial(_draw_all, found))
+
+
+def _arranged(count: int) -> tuple[int, int]:
+    """Rows and columns of so many."""
+    columns = 2 if count == 4 else min(3, count)
+    return -(-count // columns), columns
 
 
 def _draw_all(found: Surface, axes: Axes) -> None:
     """Each in its own part of the one picture."""
     figure = axes.figure
     axes.remove()
-    rows = -(-len(found.losses) // 3)
+    rows, columns = _arranged(len(found.losses))
     for at, domain in enumerate(found.losses, 1):
-        part = figure.add_subplot(rows, min(3, len(found.losses)), at)
+        part = figure.add_subplot(rows, columns, at)
         part.set_title(_title(found, domain), fontsize=7)
         part.tick_params(labelsize=5)
         _draw(found, domain, part, size=0.6)
@@ -170,7 +178,7 @@ def _draw(found: Surface, domain: str, axes: Axes, size: float = 1.0) -> None:
     near, far = levels(found.losses[domain])
     how: dict[str, Any] = {"colors": INK, "linewidths": 0.6 * size}
     lines = axes.contour(found.a, found.b, found.losses[domain], levels=near, alpha=0.55, **how)
-    axes.clabel(lines, fontsize=6.5 * size, fmt="%.3g")
+    axes.clabel(lines, near[::2], fontsize=6.5 * size, fmt=lambda loss: f"{loss:.2g}" if loss < 1e-3 else f"{loss:.3g}")
     if far:
         axes.contour(found.a, found.b, found.losses[domain], levels=far, alpha=0.25, **how)
     for at, (name, place) in enumerate(found.models.items()):
