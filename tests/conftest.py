@@ -1,16 +1,20 @@
-"""One thread, one seed, and a small problem whose walk is restated as a plain loop."""
+"""One thread, one seed, the command line, and a small problem whose walk is restated as a plain loop."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
+
+from domainwise.__main__ import main
 
 Batch = tuple[Tensor, Tensor]
 
@@ -26,6 +30,23 @@ def _seeded() -> None:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoded images of tests stay out of the user's cache."""
     monkeypatch.setenv("DOMAINWISE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def domainwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """The command, run in this process and in an empty folder: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["domainwise", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()  # ends in sys.exit, like every command
+        said = capsys.readouterr()
+        return int(end.value.code or 0), said.out, said.err
+
+    return call
 
 
 @dataclass

@@ -18,25 +18,8 @@ from made_data import image_folder
 from typer.testing import CliRunner
 
 from domainwise import __version__
-from domainwise.__main__ import main
 from domainwise.cli.groups import grouped
 from domainwise.report.study import Results
-
-
-@pytest.fixture
-def domainwise(monkeypatch, tmp_path, capsys):
-    """The command, run in this process and in an empty folder: (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["domainwise", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()  # ends in sys.exit, like every command
-        said = capsys.readouterr()
-        return int(end.value.code or 0), said.out, said.err
-
-    return call
-
 
 SHORT = ["--targets", "75", "--seeds", 1, "--steps", 3, "--processes", 1]
 

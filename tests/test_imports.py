@@ -39,6 +39,7 @@ LAYERS = [
     {"runs"},
     {"sweep"},
     {"analysis", "report", "domainbed", "following", "tensorboard"},
+    {"fitting"},
     {"api", "testing"},
     {"paper"},
     {"cli"},

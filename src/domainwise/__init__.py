@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from domainwise._version import __version__
 
 if TYPE_CHECKING:
-    from domainwise.api import Results as Results, compare as compare
+    from domainwise.api import Results as Results, compare as compare, fit as fit
     from domainwise.combine import (
         and_mask as and_mask,
         arithmetic as arithmetic,
@@ -38,6 +38,7 @@ _HOME = {
     "and_mask": "combine",
     "sand_mask": "combine",
     "compare": "api",
+    "fit": "api",
     "Results": "api",
     "Domains": "data.domains",
     "domains": "data.domains",

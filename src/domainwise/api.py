@@ -13,6 +13,7 @@ from domainwise.algorithms import parse
 from domainwise.averaging import averager
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.fitting import fit as fit
 from domainwise.keeper import Keep
 from domainwise.report.study import Results as Results
 from domainwise.results import Outcome, ended, variants

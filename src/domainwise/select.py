@@ -86,7 +86,7 @@ def summary(record: Record, targets: Targets, test: str = "main") -> dict[str, o
     return {
         "step": record["step"],
         "validation": validation(record, targets),
-        "target": target_accuracy(record, targets, test),
+        "target": target_accuracy(record, targets, test) if targets else None,  # where none is held out
         "targets": {name: target_accuracy(record, [name], test) for name in targets},
     }
 

@@ -15,7 +15,7 @@ Value = float | int | str | bool | None
 
 @dataclass(frozen=True)
 class Trial:
-    """One training run on all domains but the targets.
+    """One training run on all domains but the targets, of which there may be none.
 
     What determines the training is in the id, content rather than place: fingerprints and hashes, never a path. What
     only says how a run is called, averaged beside, read or found is not.

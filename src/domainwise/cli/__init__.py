@@ -14,6 +14,7 @@ from domainwise.cli.bench import bench
 from domainwise.cli.compare import compare
 from domainwise.cli.demo import demo
 from domainwise.cli.export_domainbed import export_domainbed
+from domainwise.cli.fit import fit
 from domainwise.cli.import_domainbed import import_domainbed
 from domainwise.cli.inspect import inspect
 from domainwise.cli.report import report
@@ -32,7 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    demo, compare, sweep, run, status, report, reproduce, show, surface, balance, tensorboard, inspect, algorithms,
+    demo, compare, sweep, run, fit, status, report, reproduce, show, surface, balance, tensorboard, inspect, algorithms,
     bench,
     import_domainbed, export_domainbed,
 )  # fmt: skip

@@ -43,8 +43,8 @@ class BesideSweep(Beside):
 
 
 @dataclass(frozen=True)
-class Machine:
-    """Where and how trials are run, and what is printed."""
+class One:
+    """Where and how one trial is run."""
 
     output: o.Output = None
     cache: o.Cache = None
@@ -52,10 +52,16 @@ class Machine:
     no_compile: o.NoCompile = False
     no_capture: o.NoCapture = False
     threads: o.Threads = None
-    format: o.TableFormat = o.Format.table
     quiet: o.Quiet = False
-    dry_run: o.DryRun = False
     skip_corrupt: o.SkipCorrupt = False
+
+
+@dataclass(frozen=True)
+class Machine(One):
+    """Where and how trials are run, and what is printed."""
+
+    format: o.TableFormat = o.Format.table
+    dry_run: o.DryRun = False
     retry_failed: o.RetryFailed = False
     timeout: o.Timeout = None
 

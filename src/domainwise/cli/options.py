@@ -66,7 +66,9 @@ Average = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", help="Folder for results; ./domainwise-runs/<command>-<hash> if none is given."),
+    typer.Option(
+        "-o", "--output", help="Folder for what comes of it; ./domainwise-runs/<command>-<hash> if none is given."
+    ),
 ]
 Cache = Annotated[
     Path | None,

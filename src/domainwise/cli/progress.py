@@ -124,5 +124,5 @@ def lasting(seconds: float) -> str:
 def told(result: dict[str, Any]) -> str:
     if result["status"] != "finished":
         return f"{result['status']}: {result['message']}"
-    chosen = result["selected"]
-    return f"{chosen['target']:.1%} (validation {chosen['validation']:.1%}) in {result['seconds']:.1f} s"
+    target, validation = result["selected"]["target"], f"validation {result['selected']['validation']:.1%}"
+    return f"{validation if target is None else f'{target:.1%} ({validation})'} in {result['seconds']:.1f} s"

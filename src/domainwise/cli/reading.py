@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from domainwise.cli.groups import Choices, Machine
+from domainwise.cli.groups import Choices, One
 from domainwise.data.cache import cache_folder
 from domainwise.data.domains import Domains
 from domainwise.data.source import benchmark_named, open_data
@@ -32,7 +32,7 @@ class Ask(Choices):
         return resolve(self.preset, benchmark=benchmark, device=self.device, given={**given, **assignments(self.set)})
 
 
-def read(text: str, ask: Ask, machine: Machine) -> tuple[Domains, Settings]:
+def read(text: str, ask: Ask, machine: One) -> tuple[Domains, Settings]:
     """Open the data, with a bar while images are decoded; what a reader warns of is said in a line."""
     from rich.console import Console
     from rich.progress import Progress

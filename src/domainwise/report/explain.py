@@ -17,7 +17,8 @@ WIDTH = 100
 def explanation(outcome: Outcome, standing: str = "") -> str:
     """All there is to say about one trial; ``standing`` is what its result counts for among others."""
     trial, records = outcome.trial, outcome.records()
-    head = f"{label(trial)} on {target(trial)}, seed {trial.seed}: trial {_id(outcome)}, {outcome.result['status']}"
+    where = target(trial) if trial.targets else "all domains"
+    head = f"{label(trial)} on {where}, seed {trial.seed}: trial {_id(outcome)}, {outcome.result['status']}"
     said = [*_verdict(outcome, records), *([standing] if standing else [])]
     parts = [head, _settings(outcome), _table(outcome, records) if records else "", *map(_filled, said)]
     return "\n\n".join(part for part in parts if part)
@@ -62,7 +63,9 @@ def _table(outcome: Outcome, records: Sequence[Record]) -> str:
     """The records, with an arrow at the one that is reported."""
     targets = outcome.trial.targets
     chosen = (outcome.result.get("selected") or {}).get("step")
-    parts = [(name, part) for name in targets for part in ("main", "holdout") if part in records[0]["domains"][name]]
+    shown = [(name, part) for name in targets for part in ("main", "holdout")]
+    shown = shown or [(name, "holdout") for name in records[0]["domains"]]
+    parts = [(name, part) for name, part in shown if part in records[0]["domains"][name]]
     rows = [["step", "loss", "validation", *(f"{name} {part}" for name, part in parts)]]
     for record in records:
         accuracies = [record["domains"][name][part]["accuracy"] for name, part in parts]
@@ -82,6 +85,8 @@ def _verdict(outcome: Outcome, records: Sequence[Record]) -> list[str]:
     if status != "finished" or not records:
         return [f"No number is reported: {outcome.result.get('message') or 'there are no records'}"]
     because = _because(outcome, eligible(records, outcome.trial), RULES[outcome.trial.selection])
+    if not outcome.trial.targets:
+        return [f"No domain was held out, so what is known of an unseen one is nothing. {because}"]
     return [_reported(outcome, records), because, _otherwise(outcome, records), *_averages(outcome)]
 
 
@@ -114,8 +119,8 @@ def _because(outcome: Outcome, records: Sequence[Record], rule: Rule) -> str:
     ties = sum(one.value == value for one in candidates)
     first = f", as the first of {ties} with the same value" if ties > 1 else ""
     return (
-        f"Step {step} was chosen because it {rule.reason}: {_percent(value)}, of {_evaluations(records)}{first}. "
-        "The target had no part in this."
+        f"Step {step} was chosen because it {rule.reason}: {_percent(value)}, of {_evaluations(records)}{first}."
+        f"{' The target had no part in this.' if targets else ''}"
     )
 
 

@@ -54,7 +54,7 @@ def _is(path: Path, handle: int) -> bool:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Files under temporary names, of a process that was killed while it wrote them."""
-    for path in folder.rglob(".*"):
-        if path.is_file() and path.name != LOCK:
+    """Files under temporary names, of a process that was killed while it wrote them: those end in its number."""
+    for path in folder.rglob(".*.*"):
+        if path.is_file() and path.suffix[1:].isdigit():
             path.unlink(missing_ok=True)

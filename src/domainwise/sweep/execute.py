@@ -232,7 +232,8 @@ def _measures(trial: Trial, record: Record) -> dict[str, Any]:
     found = [measures(domains[name]["main"]) for name in trial.targets]
     seen = {name: parts["main" if name in trial.targets else "holdout"] for name, parts in domains.items()}
     name, accuracy = worst(seen)
-    means = {key: fmean(one[key] for one in found) for key in found[0] if key not in ("accuracy", "loss")}
+    keys = [key for key in found[0] if key not in ("accuracy", "loss")] if found else []
+    means = {key: fmean(one[key] for one in found) for key in keys}
     return {**means, "worst_domain": name, "worst_accuracy": accuracy}
 
 

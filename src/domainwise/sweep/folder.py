@@ -26,7 +26,7 @@ def opened(folder: Path, data: Domains) -> Iterator[None]:
     """A folder to write to: new, empty, or from earlier runs on the same data."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _check_contents(folder)
+        check_contents(folder)
         with _one_at_a_time(folder):
             _check_data(folder, data)
     except OSError as error:
@@ -63,10 +63,11 @@ def failed(folder: Path, trial: Trial, result: dict[str, Any]) -> dict[str, Any]
     return ended(path) or result
 
 
-def _check_contents(folder: Path) -> None:
-    if is_ours(folder):
+def check_contents(folder: Path, mark: str = MARK) -> None:
+    """Refuse to work where somebody else has files; ``mark`` is the first of ours there."""
+    if (folder / mark).is_file() or not folder.is_dir():
         return
-    foreign = sorted(p.name for p in folder.iterdir() if not p.name.startswith((".lock", f".{MARK}")))
+    foreign = sorted(p.name for p in folder.iterdir() if not p.name.startswith((".lock", f".{mark}")))
     if foreign:
         raise InputError(
             f"the output folder {folder} has files that are not from domainwise ({', '.join(foreign[:3])}"

@@ -77,7 +77,8 @@ def write_plan(folder: Path, trials: Iterable[Trial]) -> None:
 
 def describe(trial: Trial) -> str:
     draw = f", draw {trial.draw}" if trial.draw else ""
-    return f"{trial.label or trial.algorithm} on {'+'.join(trial.targets)}, seed {trial.seed}{draw}"
+    where = f"on {'+'.join(trial.targets)}" if trial.targets else "on all domains"
+    return f"{trial.label or trial.algorithm} {where}, seed {trial.seed}{draw}"
 
 
 def pace(found: Iterable[Outcome]) -> float | None:

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from domainwise.cli import options as o
+from domainwise.cli.groups import Choices, One, grouped
+
+if TYPE_CHECKING:
+    from domainwise.fitting import Fitting
+
+
+@grouped
+def fit(
+    data: o.Data,
+    *,
+    algorithm: Annotated[str, typer.Option(help="One algorithm, for example arith(inner_steps=3).")] = "arith",
+    seed: Annotated[int, typer.Option(help="Of the initial network and of all that is drawn.")] = 0,
+    preset: o.Preset = "quick",
+    choices: Choices,
+    balanced: o.Balanced = False,
+    average: o.Average = "none",
+    snapshots: o.Snapshots = 0,
+    deterministic: o.Deterministic = False,
+    one: One,
+) -> None:
+    """Train one algorithm on all domains, none held out: the model to use on a domain that nobody has seen."""
+    import sys
+
+    from domainwise.capture import Fast
+    from domainwise.cli.job import device_named, threads_for
+    from domainwise.cli.progress import display
+    from domainwise.cli.reading import Ask, read
+    from domainwise.fitting import fitting
+
+    device = device_named(one.device)
+    ask = Ask(**vars(choices), preset=preset, balanced=balanced, device=device)
+    domains, settings = read(data, ask, one)
+    made = fitting(domains, algorithm, seed=seed, settings=settings, average=average, output=one.output)
+    if not one.quiet:
+        about = f"{made.trial.label} on all {len(domains)} domains of {domains.name}, {made.trial.steps} updates"
+        print(f"{about}, network {made.trial.network}; its model goes to {made.folder}", file=sys.stderr, flush=True)
+    with display(1, quiet=one.quiet) as shown:
+        result = made.run(
+            device=device,
+            fast=Fast(not one.no_compile, not one.no_capture, deterministic),
+            threads=one.threads or threads_for(made.trial.network),
+            snapshots=snapshots,
+            watch=shown.watch,
+        )
+    if result["status"] != "finished":
+        print(f"{made.trial.label} has {result['status']}: {result['message']}", file=sys.stderr)
+        raise typer.Exit(1)
+    print(_told(made, result))
+
+
+def _told(made: Fitting, result: dict[str, Any]) -> str:
+    from domainwise.records import read
+    from domainwise.select import validation
+
+    averaged = made.which == "best-average"
+    chosen = (result["averages"][made.trial.average] if averaged else result)["selected"]
+    (record,) = (one for one in read(made.folder / "records.jsonl") if one["step"] == chosen["step"])
+    domains = record["average"] if averaged else record["domains"]
+    accuracies = {name: parts["holdout"]["accuracy"] for name, parts in domains.items()}
+    width = max(map(len, ["domain", *accuracies]))
+    rows = [f"{name:<{width}}  {100 * value:5.1f}" for name, value in accuracies.items()]
+    mean = validation({**record, "domains": domains}, ())
+    which = f', which="{made.which}"' if averaged else ""
+    return "\n".join(
+        [
+            f"{'domain':<{width}}  held-out accuracy, %",
+            *rows,
+            f"{'mean':<{width}}  {100 * mean:5.1f}",
+            "",
+            f"Of domains that it was trained on, at step {chosen['step']}. What it will do on another one says",
+            "domainwise compare, which holds domains out.",
+            "",
+            f'model: {made.folder}   in Python: domainwise.load("{made.folder}"{which}).predict(images)',
+        ]
+    )

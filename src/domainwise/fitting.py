@@ -1,0 +1,137 @@
+"""A model to use: trained on all domains, for one that nobody has seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from domainwise.algorithms import parse
+from domainwise.averaging import averager
+from domainwise.capture import Fast
+from domainwise.data.domains import Domains
+from domainwise.errors import InputError
+from domainwise.model import Model, load
+from domainwise.settings import Settings, resolve
+from domainwise.sweep.execute import Watch, execute
+from domainwise.sweep.folder import check_contents, is_ours
+from domainwise.sweep.plan import plan
+from domainwise.trial import Trial
+
+LOOKS_AT_TARGETS = ("oracle", "leave-one-out")
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What is to be trained, and where its model goes: laid out before anything starts."""
+
+    data: Domains
+    trial: Trial
+    folder: Path
+
+    @property
+    def which(self) -> str:
+        """Of the models in the folder, the one to use: averaged weights, where they were asked for."""
+        return "best" if self.trial.average == "none" else "best-average"
+
+    def run(
+        self,
+        *,
+        device: str = "cpu",
+        fast: Fast = Fast(),  # noqa: B008  frozen
+        threads: int = 1,
+        snapshots: int = 0,
+        watch: Watch = lambda trial, event: None,
+    ) -> dict[str, Any]:
+        """Train, from where it was stopped if it was, and return the result, good or bad."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return execute(
+                self.trial, self.data, self.folder, device=device, fast=fast, snapshots=snapshots, watch=watch
+            )
+        finally:
+            torch.set_num_threads(before)
+
+    def model(self, device: str = "cpu") -> Model:
+        return load(self.folder, device=device, which=self.which)
+
+
+def fitting(
+    data: Domains,
+    algorithm: str = "arith",
+    *,
+    seed: int = 0,
+    settings: Settings | None = None,
+    average: str = "none",
+    output: Path | str | None = None,
+) -> Fitting:
+    """Lay out the training of one algorithm on all domains."""
+    settings = settings or resolve(benchmark=data.name, device="cpu")
+    specs = parse(algorithm)
+    if len(specs) != 1:
+        raise InputError(f"fit trains one algorithm, got {len(specs)}: {', '.join(spec.label for spec in specs)}")
+    if settings.selection in LOOKS_AT_TARGETS:
+        raise InputError(f'selection="{settings.selection}" looks at a target, and fit holds none out: use validation')
+    average = repr(averager(average)) if average != "none" else average
+    (trial,) = plan(data, specs, [()], [seed], settings, average)
+    folder = Path(output) if output else Path("domainwise-runs") / f"fit-{trial.id[:8]}"
+    _refuse_another(folder, trial)
+    return Fitting(data, trial, folder)
+
+
+def fit(
+    data: Domains,
+    algorithm: str = "arith",
+    *,
+    seed: int = 0,
+    preset: str = "quick",
+    set: Mapping[str, Any] | None = None,
+    average: str = "none",
+    output: Path | str | None = None,
+    device: str = "cpu",
+    threads: int = 1,
+    snapshots: int = 0,
+    watch: Callable[[Trial, dict[str, Any]], None] | None = None,
+    **settings: Any,
+) -> Model:
+    """Train on all domains, hold none out, and return the model: the one to use on a domain that nobody has seen.
+
+    Of every domain a part is held out, by which the step is chosen. The model is kept in ``output``, where
+    :func:`domainwise.load` finds it; the same call again finds it too, or goes on where it was stopped. How well it
+    will do elsewhere is what :func:`domainwise.compare` estimates. The other arguments are those of ``compare``; with
+    ``average`` the averaged weights are the model.
+    """
+    chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
+    made = fitting(data, algorithm, seed=seed, settings=chosen, average=average, output=output)
+    result = made.run(device=device, threads=threads, snapshots=snapshots, watch=watch or (lambda trial, event: None))
+    if result["status"] != "finished":
+        raise InputError(f"{made.trial.label} has {result['status']}: {result['message']}")
+    return made.model(device)
+
+
+def _refuse_another(folder: Path, trial: Trial) -> None:
+    """A model that took hours is not replaced by one with other settings."""
+    if is_ours(folder):
+        raise InputError(f"{folder} holds a comparison: give the model a folder of its own")
+    check_contents(folder, "trial.json")
+    if not (folder / "trial.json").is_file():
+        return
+    other = Trial.from_json(json.loads((folder / "trial.json").read_text(encoding="utf-8")))
+    if other.id == trial.id:
+        return
+    differ = [
+        field.name
+        for field in fields(Trial)
+        if field.compare and _value(other, field.name) != _value(trial, field.name)
+    ]
+    raise InputError(f"{folder} holds another model, with other {', '.join(differ)}: give this one a folder of its own")
+
+
+def _value(trial: Trial, name: str) -> Any:
+    found = getattr(trial, name)
+    return dict(found) if isinstance(found, Mapping) else found
