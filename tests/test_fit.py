@@ -14,6 +14,8 @@ from made_data import image_folder, stripes
 
 import domainwise as dw
 from domainwise import records
+from domainwise.fitting import fitting
+from domainwise.settings import resolve
 from domainwise.sweep.alone import clear_leftovers
 from domainwise.trial import Trial
 
@@ -89,13 +91,57 @@ def test_a_model_is_not_replaced_by_another(tmp_path: Path) -> None:
     assert torch.equal(weights(dw.load(tmp_path)), before)
 
 
+def test_nor_by_one_that_is_chosen_or_averaged_in_another_way(tmp_path: Path) -> None:
+    averaged = dw.fit(DATA, "erm", average="ema(decay=0.9)", output=tmp_path, **SHORT)
+    with pytest.raises(dw.InputError, match="with other selection:"):
+        dw.fit(DATA, "erm", selection="last", output=tmp_path, **SHORT)
+    with pytest.raises(dw.InputError, match="with other average:"):
+        dw.fit(DATA, "erm", average="ma", output=tmp_path, **SHORT)
+    plain = dw.fit(DATA, "erm", output=tmp_path, **SHORT)  # that is there too
+    assert torch.equal(weights(plain), weights(dw.load(tmp_path)))
+    assert torch.equal(weights(averaged), weights(dw.load(tmp_path, which="best-average")))
+
+
+def test_two_at_once_cannot_replace_each_other(tmp_path: Path) -> None:
+    """Both have looked at the folder while it was empty."""
+    settings = resolve(given=SHORT)
+    first, second = (fitting(DATA, name, settings=settings, output=tmp_path) for name in ("erm", "fish"))
+    assert first.run()["status"] == "finished"
+    with pytest.raises(dw.InputError, match=f"holds the model of another trial, {first.trial.id}"):
+        second.run()
+    assert dw.load(tmp_path).config["trial"]["algorithm"] == "erm"
+
+
+def test_what_left_no_model_makes_room(tmp_path: Path) -> None:
+    with pytest.raises(dw.InputError, match="has diverged"):
+        dw.fit(DATA, "erm", output=tmp_path, set={"lr": 1e30}, **SHORT)
+    model = dw.fit(DATA, "erm", output=tmp_path, **SHORT)
+    assert torch.equal(weights(model), weights(dw.load(tmp_path)))
+    assert len(list(records.read(tmp_path / "records.jsonl"))) == 5
+
+
+def test_an_average_that_never_begins_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(dw.InputError, match=r"nothing to average yet after 20 updates; .* in .*best$"):
+        dw.fit(DATA, "erm", average="swa(start=1000,every=1)", output=tmp_path, **SHORT)
+    assert not (tmp_path / "best-average").exists()
+    dw.load(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[1]", '{"a": 1}', '{"targets": [], "unheard": 1}'])
+def test_a_trial_that_cannot_be_read_is_left_alone(damage: str, tmp_path: Path) -> None:
+    dw.fit(DATA, output=tmp_path, **SHORT)
+    (tmp_path / "trial.json").write_text(damage)
+    with pytest.raises(dw.InputError, match="cannot read: use another"):
+        dw.fit(DATA, output=tmp_path, **SHORT)
+
+
 def test_a_folder_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:
     for name in (".gitignore", "notes.txt"):
         (tmp_path / name).write_text("mine")
     with pytest.raises(dw.InputError, match=r"files that are not from domainwise \(.gitignore, notes.txt\)"):
         dw.fit(DATA, output=tmp_path, **SHORT)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".gitignore", "notes.txt"]
-    with pytest.raises(dw.InputError, match="cannot write to"):
+    with pytest.raises(dw.InputError, match="is a file"):
         dw.fit(DATA, output=tmp_path / "notes.txt", **SHORT)
     dw.compare(DATA, "erm", targets="a", seeds=1, output=tmp_path / "out", **SHORT)
     with pytest.raises(dw.InputError, match="holds a comparison"):
@@ -139,7 +185,7 @@ def test_a_folder_of_images_becomes_a_model(domainwise: Command, tmp_path: Path)
     rows = {name: float(value) for name, value in map(str.split, out.splitlines()[1:5])}
     assert list(rows) == ["art", "photo", "sketch", "mean"]
     assert rows["mean"] == pytest.approx((rows["art"] + rows["photo"] + rows["sketch"]) / 3, abs=0.1)
-    assert 'domainwise.load("model").predict(images)' in out
+    assert "domainwise.load('model').predict(images)" in out
     assert domainwise(*words)[1] == out
     told = domainwise("show", "model")[1]
     assert "arith on all domains, seed 0" in told
@@ -153,16 +199,22 @@ def test_a_folder_of_images_becomes_a_model(domainwise: Command, tmp_path: Path)
 def test_without_a_folder_every_model_has_its_own(domainwise: Command, tmp_path: Path) -> None:
     for algorithm in ("erm", "arith"):
         domainwise("fit", "--data", "digits", "--steps", 2, "--algorithm", algorithm, "-q")
-    assert [path.name[:4] for path in (tmp_path / "domainwise-runs").iterdir()] == ["fit-", "fit-"]
+    domainwise("fit", "--data", "digits", "--steps", 2, "--average", "ema", "-q")
+    assert [path.name[:4] for path in (tmp_path / "domainwise-runs").iterdir()] == ["fit-"] * 3
 
 
 def test_bad_ends_are_told(domainwise: Command) -> None:
     code, _, err = domainwise("fit", "--data", "digits", "--steps", 5, "--set", "lr=1e30", "-o", "model")
     assert code == 1
     assert "arith has diverged: " in err
+    assert domainwise("fit", "--data", "digits", "--steps", 5, "-o", "model")[0] == 0
     code, _, err = domainwise("fit", "--data", "digits", "--steps", 6, "-o", "model")
     assert code == 2
-    assert "holds another model, with other hyperparameters, steps" in err
+    assert "holds another model, with other steps" in err
+    code, _, err = domainwise(
+        "fit", "--data", "digits", "--steps", 5, "--average", "swa(start=9,every=1)", "-o", "other"
+    )
+    assert (code, "nothing to average yet after 5 updates" in err) == (2, True)
 
 
 def test_with_averaged_weights_the_command_tells_of_those(domainwise: Command, tmp_path: Path) -> None:
@@ -170,5 +222,6 @@ def test_with_averaged_weights_the_command_tells_of_those(domainwise: Command, t
     result = json.loads((tmp_path / "model" / "result.json").read_text())
     mean = result["averages"]["swad"]["selected"]["validation"]
     assert f"mean    {100 * mean:5.1f}" in out
-    assert 'domainwise.load("model", which="best-average")' in out
+    assert "domainwise.load('model', which='best-average')" in out
     assert (code, err) == (0, "")
+    assert f"of their own: validation {100 * mean:.1f} % at step" in " ".join(domainwise("show", "model")[1].split())

@@ -416,7 +416,7 @@ gradients = [torch.autograd.grad(y.square().sum(), list(net.parameters())) for y
 torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)
 with torch.no_grad():
     torch.testing.assert_close(net(x), net._call_impl(x), rtol=1e-4, atol=1e-4)
-assert None not in net._compiled_call_impl.found.values()
+assert None not in net._compiled_call_impl.seen.found.values()
 from torch._dynamo.utils import counters
 print(counters["aot_autograd"]["autograd_cache_hit"], counters["aot_autograd"]["autograd_cache_miss"])
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -17,7 +18,7 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.model import Model, load
 from domainwise.settings import Settings, resolve
-from domainwise.sweep.execute import Watch, execute
+from domainwise.sweep.execute import Watch, execute, models_in
 from domainwise.sweep.folder import check_contents, is_ours
 from domainwise.sweep.plan import plan
 from domainwise.trial import Trial
@@ -57,6 +58,16 @@ class Fitting:
         finally:
             torch.set_num_threads(before)
 
+    def check(self, result: dict[str, Any]) -> None:
+        """That there is a model to use."""
+        if result["status"] != "finished":
+            raise InputError(f"{self.trial.label} has {result['status']}: {result['message']}")
+        if self.trial.average != "none" and self.trial.average not in result["averages"]:
+            raise InputError(
+                f"{self.trial.average} had nothing to average yet after {self.trial.steps} updates; the model without "
+                f"it is in {self.folder / 'best'}"
+            )
+
     def model(self, device: str = "cpu") -> Model:
         return load(self.folder, device=device, which=self.which)
 
@@ -79,7 +90,7 @@ def fitting(
         raise InputError(f'selection="{settings.selection}" looks at a target, and fit holds none out: use validation')
     average = repr(averager(average)) if average != "none" else average
     (trial,) = plan(data, specs, [()], [seed], settings, average)
-    folder = Path(output) if output else Path("domainwise-runs") / f"fit-{trial.id[:8]}"
+    folder = Path(output).expanduser() if output else _own_folder(trial)
     _refuse_another(folder, trial)
     return Fitting(data, trial, folder)
 
@@ -109,8 +120,7 @@ def fit(
     chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
     made = fitting(data, algorithm, seed=seed, settings=chosen, average=average, output=output)
     result = made.run(device=device, threads=threads, snapshots=snapshots, watch=watch or (lambda trial, event: None))
-    if result["status"] != "finished":
-        raise InputError(f"{made.trial.label} has {result['status']}: {result['message']}")
+    made.check(result)
     return made.model(device)
 
 
@@ -118,20 +128,32 @@ def _refuse_another(folder: Path, trial: Trial) -> None:
     """A model that took hours is not replaced by one with other settings."""
     if is_ours(folder):
         raise InputError(f"{folder} holds a comparison: give the model a folder of its own")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: give the model a folder of its own")
     check_contents(folder, "trial.json")
-    if not (folder / "trial.json").is_file():
+    if not models_in(folder):
         return
-    other = Trial.from_json(json.loads((folder / "trial.json").read_text(encoding="utf-8")))
-    if other.id == trial.id:
-        return
-    differ = [
-        field.name
-        for field in fields(Trial)
-        if field.compare and _value(other, field.name) != _value(trial, field.name)
-    ]
-    raise InputError(f"{folder} holds another model, with other {', '.join(differ)}: give this one a folder of its own")
+    try:
+        other = Trial.from_json(json.loads((folder / "trial.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder} holds a model that this version of domainwise cannot read: use another") from error
+    asked = [name for name in _TOLD if name != "average" or trial.average != "none"]  # what has one has the other too
+    differ = [name for name in asked if _value(other, name) != _value(trial, name)]
+    if differ:
+        raise InputError(
+            f"{folder} holds another model, with other {', '.join(differ)}: give this one a folder of its own"
+        )
+
+
+# What tells models of one id apart comes after what makes the id.
+_TOLD = [*(field.name for field in fields(Trial) if field.compare), "selection", "select_every", "average"]
 
 
 def _value(trial: Trial, name: str) -> Any:
     found = getattr(trial, name)
     return dict(found) if isinstance(found, Mapping) else found
+
+
+def _own_folder(trial: Trial) -> Path:
+    told = [trial.id, trial.selection, trial.select_every, trial.average]
+    return Path("domainwise-runs") / f"fit-{hashlib.sha256(json.dumps(told).encode()).hexdigest()[:8]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,6 +74,8 @@ class Keeper:
         for which, (step, weights) in self.kept.items():
             config = {**self.about, "step": step, "validation": self.values[which], "which": which}
             save(folder / FOLDERS[which], weights, config)
+        if "model" in self.kept and "average" not in self.kept:  # one of an earlier run would be taken for its average
+            shutil.rmtree(folder / FOLDERS["average"], ignore_errors=True)
 
     def state_dict(self) -> dict[str, Any]:
         return {"values": dict(self.values), "kept": dict(self.kept)}

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
@@ -42,37 +42,42 @@ def compile_in_place(net: nn.Module, options: Options = None) -> None:
             net._compiled_call_impl = Traced(net, net._compiled_call_impl, options)
 
 
+class Seen(NamedTuple):
+    """A network as it was at a call. In one piece, since another thread may be calling it too."""
+
+    looks: list[object]
+    places: list[tuple[dict[str, Any], str]]  # of its tensors; none if it is not known
+    found: dict[Hashable, Function | None]  # by situation
+
+
 class Traced:
     """What a call of a network does: something compiled for the situation, by ``torch.compile`` where we cannot."""
 
     def __init__(self, net: nn.Module, otherwise: Function, options: Options = None) -> None:
         self.net, self.otherwise, self.options = net, otherwise, options
-        self.looks: list[object] = []
+        self.seen = Seen([], [], {})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) != 1 or kwargs:
             return self.otherwise(*args, **kwargs)
-        self._look()
-        tensors = [*args, *(tensor for table, name in self.places if (tensor := table[name]) is not None)]
-        if not (self.known and _ordinary(*tensors)):
+        seen = self._look()
+        there = [*args, *(table.get(name) for table, name in seen.places)]
+        tensors = [tensor for tensor in there if tensor is not None]
+        if not (seen.places and _ordinary(*tensors)):
             return self.otherwise(*args)
-        situation = (self.net.training, *_modes(args[0].device), *map(_kind, tensors))
-        if situation not in self.found:
+        situation = (self.net.training, *_modes(args[0].device), *map(_kind, there))
+        if situation not in seen.found:
             with _lock:
-                self.found[situation] = self._function(situation, tensors) if len(self.found) < MANY else None
-        function = self.found[situation]
+                seen.found[situation] = self._function(situation, tensors) if len(seen.found) < MANY else None
+        function = seen.found[situation]
         return self.otherwise(*args) if function is None else function(*tensors)
 
-    def _look(self) -> None:
-        """Begin anew if somebody has changed the network since the last call."""
-        looks = _looks(self.net)
-        if len(looks) == len(self.looks) and all(map(operator.is_, looks, self.looks)):
-            return
-        with _lock:
-            self.known = known(self.net)
-            self.places = _places(self.net) if self.known else []
-            self.found: dict[Hashable, Function | None] = {}
-            self.looks = looks
+    def _look(self) -> Seen:
+        """What was found before, or nothing yet if somebody has changed the network since then."""
+        looks, seen = _looks(self.net), self.seen
+        if len(looks) != len(seen.looks) or not all(map(operator.is_, looks, seen.looks)):
+            seen = self.seen = Seen(looks, _places(self.net) if known(self.net) else [], {})
+        return seen
 
     def _function(self, situation: Hashable, tensors: list[Tensor]) -> Function | None:
         try:
@@ -182,5 +187,5 @@ def _modes(device: torch.device) -> tuple[Hashable, ...]:
     )
 
 
-def _kind(tensor: Tensor) -> Hashable:
-    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad
+def _kind(tensor: Tensor | None) -> Hashable:
+    return tensor is not None and (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.requires_grad)

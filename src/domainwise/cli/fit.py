@@ -52,6 +52,7 @@ def fit(
     if result["status"] != "finished":
         print(f"{made.trial.label} has {result['status']}: {result['message']}", file=sys.stderr)
         raise typer.Exit(1)
+    made.check(result)
     print(_told(made, result))
 
 
@@ -67,16 +68,16 @@ def _told(made: Fitting, result: dict[str, Any]) -> str:
     width = max(map(len, ["domain", *accuracies]))
     rows = [f"{name:<{width}}  {100 * value:5.1f}" for name, value in accuracies.items()]
     mean = validation({**record, "domains": domains}, ())
-    which = f', which="{made.which}"' if averaged else ""
+    which = f", which={made.which!r}" if averaged else ""
     return "\n".join(
         [
             f"{'domain':<{width}}  held-out accuracy, %",
             *rows,
             f"{'mean':<{width}}  {100 * mean:5.1f}",
             "",
-            f"Of domains that it was trained on, at step {chosen['step']}. What it will do on another one says",
-            "domainwise compare, which holds domains out.",
+            f"Of domains that it was trained on, at step {chosen['step']}. For what it will do on another one, hold",
+            "domains out: domainwise compare.",
             "",
-            f'model: {made.folder}   in Python: domainwise.load("{made.folder}"{which}).predict(images)',
+            f"model: {made.folder}   in Python: domainwise.load({str(made.folder)!r}{which}).predict(images)",
         ]
     )

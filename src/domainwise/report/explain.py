@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from domainwise.records import Record
 from domainwise.report.grid import accuracy, arrange, label, target
@@ -86,7 +87,7 @@ def _verdict(outcome: Outcome, records: Sequence[Record]) -> list[str]:
         return [f"No number is reported: {outcome.result.get('message') or 'there are no records'}"]
     because = _because(outcome, eligible(records, outcome.trial), RULES[outcome.trial.selection])
     if not outcome.trial.targets:
-        return [f"No domain was held out, so what is known of an unseen one is nothing. {because}"]
+        return [f"No domain was held out, so nothing is known of an unseen one. {because}", *_averages(outcome)]
     return [_reported(outcome, records), because, _otherwise(outcome, records), *_averages(outcome)]
 
 
@@ -142,12 +143,17 @@ def _otherwise(outcome: Outcome, records: Sequence[Record]) -> str:
 
 
 def _averages(outcome: Outcome) -> list[str]:
-    averages: dict[str, dict[str, dict[str, float]]] = outcome.result.get("averages") or {}
+    averages: dict[str, dict[str, dict[str, Any]]] = outcome.result.get("averages") or {}
     return [
         f'The averaged weights beside it ("{name}") are reported as a model of their own: '
-        f"{_percent(numbers['selected']['target'])} at step {numbers['selected']['step']}."
+        f"{_reached(numbers['selected'])} at step {numbers['selected']['step']}."
         for name, numbers in averages.items()
     ]
+
+
+def _reached(selected: Mapping[str, Any]) -> str:
+    none = selected["target"] is None
+    return f"validation {_percent(selected['validation'])}" if none else _percent(selected["target"])
 
 
 def standing(outcome: Outcome, others: Sequence[Outcome]) -> str:

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.keeper import Keep, Keeper
 from domainwise.loop import run
+from domainwise.model import CONFIG
 from domainwise.records import Journal, Record, publish, publish_once
 from domainwise.select import selected, summary, validation
 from domainwise.sweep.alone import alone, clear_leftovers
@@ -60,6 +61,8 @@ def execute(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})), on_device(device):
+            if _id_in(folder) not in (None, trial.id) and models_in(folder):
+                raise InputError(f"{folder} holds the model of another trial, {_id_in(folder)}, which stays as it is")
             ended = _ended(trial, folder)
             if ended is not None:
                 return ended
@@ -78,6 +81,18 @@ def execute(
             f"cannot write to {folder}: {error.strerror or error}. What was saved there stays: when it can be written "
             "to again, the same command goes on from it"
         ) from error
+
+
+def _id_in(folder: Path) -> str | None:
+    """Of the trial that a folder is of."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((folder / "trial.json").read_text(encoding="utf-8"))["id"])
+    return None
+
+
+def models_in(folder: Path) -> bool:
+    """Whether a trial's folder has any; a checkpoint of another trial is refused by itself."""
+    return any(folder.glob(f"*/{CONFIG}")) or any(folder.glob(f"*/*/{CONFIG}"))
 
 
 class DeviceLost(RuntimeError):  # noqa: N818  what has happened, to whom there is nothing to say
