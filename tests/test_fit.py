@@ -144,8 +144,9 @@ def test_a_folder_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(dw.InputError, match="is a file"):
         dw.fit(DATA, output=tmp_path / "notes.txt", **SHORT)
     dw.compare(DATA, "erm", targets="a", seeds=1, output=tmp_path / "out", **SHORT)
-    with pytest.raises(dw.InputError, match="holds a comparison"):
-        dw.fit(DATA, output=tmp_path / "out", **SHORT)
+    for place in ("out", "out/trials/model"):
+        with pytest.raises(dw.InputError, match="belongs to a comparison"):
+            dw.fit(DATA, output=tmp_path / place, **SHORT)
 
 
 def test_only_what_a_killed_process_was_writing_is_cleared(tmp_path: Path) -> None:

@@ -126,8 +126,8 @@ def fit(
 
 def _refuse_another(folder: Path, trial: Trial) -> None:
     """A model that took hours is not replaced by one with other settings."""
-    if is_ours(folder):
-        raise InputError(f"{folder} holds a comparison: give the model a folder of its own")
+    if is_ours(folder) or is_ours(folder.absolute().parent.parent):  # whose tables have no place for it
+        raise InputError(f"{folder} belongs to a comparison: give the model a folder of its own")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: give the model a folder of its own")
     check_contents(folder, "trial.json")
