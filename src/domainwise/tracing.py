@@ -55,7 +55,7 @@ class Traced:
 
     def __init__(self, net: nn.Module, otherwise: Function, options: Options = None) -> None:
         self.net, self.otherwise, self.options = net, otherwise, options
-        self.seen = Seen([], [], {})
+        self.seen: dict[bool, Seen] = {}  # in training and in evaluation
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) != 1 or kwargs:
@@ -65,7 +65,7 @@ class Traced:
         tensors = [tensor for tensor in there if tensor is not None]
         if not (seen.places and _ordinary(*tensors)):
             return self.otherwise(*args)
-        situation = (self.net.training, *_modes(args[0].device), *map(_kind, there))
+        situation = (*_modes(args[0].device), *map(_kind, there))
         if situation not in seen.found:
             with _lock:
                 seen.found[situation] = self._function(situation, tensors) if len(seen.found) < MANY else None
@@ -74,9 +74,10 @@ class Traced:
 
     def _look(self) -> Seen:
         """What was found before, or nothing yet if somebody has changed the network since then."""
-        looks, seen = _looks(self.net), self.seen
-        if len(looks) != len(seen.looks) or not all(map(operator.is_, looks, seen.looks)):
-            seen = self.seen = Seen(looks, _places(self.net) if known(self.net) else [], {})
+        looks, seen = _looks(self.net), self.seen.get(self.net.training)
+        if seen is None or len(looks) != len(seen.looks) or not all(map(operator.is_, looks, seen.looks)):
+            seen = Seen(looks, _places(self.net) if known(self.net) else [], {})
+            self.seen[self.net.training] = seen
         return seen
 
     def _function(self, situation: Hashable, tensors: list[Tensor]) -> Function | None:
@@ -123,11 +124,10 @@ def _watched_everywhere() -> bool:
 
 
 def _looks(net: nn.Module) -> list[object]:
-    """All that says what a network does but its tensors, and whether it trains: the same objects if nothing changed."""
+    """All that says what a network does but its tensors: the same objects if nothing has changed."""
     found: list[object] = [_watched_everywhere()]
     for module in net.modules():
-        found += (module, type(module), hooked(module))
-        found += [value for name, value in vars(module).items() if name != "training"]
+        found += (module, type(module), hooked(module), *vars(module).values())
     return found
 
 
