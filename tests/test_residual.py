@@ -6,27 +6,15 @@ from typing import Any
 
 import pytest
 import torch
+from made_networks import resnet
 from torch import nn
 
 from domainwise import capture
 from domainwise.folding import folds
 from domainwise.residual import residuals
-from domainwise.vision import import_timm
 from domainwise.wiring import wiring
 
-timm = import_timm()
 X = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0)).double()
-
-
-def frozen(name: str, **settings: Any) -> nn.Module:
-    torch.manual_seed(0)
-    net: nn.Module = timm.create_model(name, num_classes=0, **settings)
-    for module in net.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            nn.init.uniform_(module.weight, 0.5, 1)
-            nn.init.normal_(module.bias, std=0.1)
-            module.eval()
-    return net.double()
 
 
 def ways(net: nn.Module) -> Counter[str]:
@@ -40,7 +28,7 @@ def found(net: nn.Module) -> int:
 
 @pytest.mark.parametrize(("name", "block", "blocks"), [("resnet18", "_basic", 8), ("resnet50", "_bottleneck", 16)])
 def test_a_resnet_made_ready_for_the_compiler_is_the_same_function(name: str, block: str, blocks: int) -> None:
-    plain = frozen(name)
+    plain = resnet(name)
     other = copy.deepcopy(plain)
     capture._rewire(other, X[:1], on_blocks=True)
     assert ways(other)[block] == blocks
@@ -60,27 +48,27 @@ def test_a_resnet_made_ready_for_the_compiler_is_the_same_function(name: str, bl
     [{"drop_path_rate": 0.1}, {"drop_block_rate": 0.1}, {"block_args": {"attn_layer": "se"}}, {"act_layer": nn.SiLU}],
 )
 def test_blocks_that_do_more_stay(settings: dict[str, Any]) -> None:
-    assert found(frozen("resnet18", **settings)) < 8
+    assert found(resnet("resnet18", **settings)) < 8
 
 
 def test_blocks_that_smooth_what_they_leave_out_stay() -> None:
-    assert found(frozen("resnetblur50")) < 16
+    assert found(resnet("resnetblur50")) < 16
 
 
 def test_a_block_that_somebody_watches_stays() -> None:
-    net = frozen("resnet18")
+    net = resnet("resnet18")
     net.layer1[0].act1.register_forward_hook(lambda *_: None)
     net.layer2[0].register_forward_pre_hook(lambda *_: None)
     assert found(net) == 6
 
 
 def test_a_block_with_another_shortcut_stays() -> None:
-    net = frozen("resnet18")
+    net = resnet("resnet18")
     net.layer2[0].downsample = nn.Conv2d(64, 128, 1, stride=2).double()
     assert found(net) == 7
 
 
 def test_a_block_whose_statistics_move_stays() -> None:
-    net = frozen("resnet18")
+    net = resnet("resnet18")
     net.layer1[0].bn1.train()
     assert found(net) == 7

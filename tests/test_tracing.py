@@ -19,28 +19,20 @@ from typing import Any
 
 import pytest
 import torch
+from made_networks import resnet, timm
 from torch import Tensor, fx, nn
 from torch.func import functional_call, grad
 from torch.utils.flop_counter import FlopCounterMode
 
 from domainwise import capture, tracing
 from domainwise.tracing import compile_in_place, known
-from domainwise.vision import import_timm
 from domainwise.wiring import let_watch
 
-timm = import_timm()
 X = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0)).double()
 
 
 def plain(name: str = "resnet18", **settings: Any) -> nn.Module:
-    torch.manual_seed(0)
-    net: nn.Module = timm.create_model(name, num_classes=0, **settings)
-    for module in net.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            nn.init.uniform_(module.weight, 0.5, 1)
-            nn.init.normal_(module.bias, std=0.1)
-            module.eval()
-    return net.double().to(memory_format=torch.channels_last)
+    return resnet(name, **settings).to(memory_format=torch.channels_last)
 
 
 def ready(net: nn.Module) -> nn.Module:
