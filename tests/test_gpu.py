@@ -23,7 +23,7 @@ from domainwise.trial import Trial
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
 
 VARIANTS = [
-    *(name for name in names() if name != "arm"),
+    *names(),
     "causirl(distance='mmd')",
     "irm(anneal=6)",
     "vrex(anneal=6)",
@@ -36,9 +36,9 @@ VARIANTS = [
 ]
 
 
-def network() -> Network:
+def network(extra_channels: int = 0) -> Network:
     torch.manual_seed(0)
-    return build("resnet18", (32, 32, 3), 4, freeze_batch_norm=True).cuda()
+    return build("resnet18", (32, 32, 3), 4, freeze_batch_norm=True, extra_channels=extra_channels).cuda()
 
 
 def batches(fresh: int, seed: int) -> list:
@@ -55,9 +55,10 @@ def trained(text: str, *, capture: bool, steps: int = 10, compile: bool = False,
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True
     said: list[str] = []
-    net = network()
-    prepare(net, (3, 32, 32), precision=precision, fast=Fast(compile=compile))
-    algorithm = create(text, lr=1e-4).setup(net, seed=1)
+    algorithm = create(text, lr=1e-4)
+    net = network(algorithm.extra_channels)
+    prepare(net, (3 + algorithm.extra_channels, 32, 32), precision=precision, fast=Fast(compile=compile))
+    algorithm.setup(net, seed=1)
     update = updater(algorithm, capture=capture, say=said.append)
     losses = [update(batches(algorithm.fresh, step)) for step in range(steps)]
     return algorithm, update, [{name: value.item() for name, value in row.items()} for row in losses], said
@@ -82,10 +83,11 @@ def test_what_cannot_be_captured_runs_and_says_why() -> None:
     assert len(losses) == 5
 
 
+@pytest.mark.parametrize("text", ["arith", "arm"])
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 2e-3), ("bf16", 0.05)])
-def test_compiled_and_folded_training_is_eager_training(precision: str, tolerance: float) -> None:
-    plain, _, expected, _ = trained("arith", capture=False)
-    fast, _, found, _ = trained("arith", capture=True, compile=True, precision=precision)
+def test_compiled_and_folded_training_is_eager_training(text: str, precision: str, tolerance: float) -> None:
+    plain, _, expected, _ = trained(text, capture=False)
+    fast, _, found, _ = trained(text, capture=True, compile=True, precision=precision)
     assert [row["loss"] for row in found] == pytest.approx([row["loss"] for row in expected], rel=tolerance)
     assert list(plain.net.state_dict()) == list(fast.net.state_dict())
 
@@ -114,6 +116,20 @@ def test_a_network_to_be_compiled_computes_in_ways_of_ours() -> None:
         with torch.set_grad_enabled(grad):
             torch.testing.assert_close(body(x), expected, rtol=2e-3, atol=2e-3)
     assert None not in body._compiled_call_impl.seen[True].found.values()  # written down, not read by torch.compile
+
+
+@pytest.mark.parametrize("text", ["erm", "arm"])
+def test_the_network_is_compiled_for_one_size_of_evaluation(text: str) -> None:
+    slow, fast = create(text), create(text)
+    for algorithm, compile in ((slow, False), (fast, True)):
+        net = network(algorithm.extra_channels)
+        prepare(net, (3 + algorithm.extra_channels, 32, 32), precision="bf16", fast=Fast(compile), filled=16)
+        algorithm.setup(net, seed=0)
+    x = torch.randn(16, 3, 32, 32, device="cuda")
+    with torch.no_grad():
+        for size in (5, 16, 8):  # ARM sees each of them as one group
+            torch.testing.assert_close(fast.predict(x[:size]), slow.predict(x[:size]), rtol=0.05, atol=0.05)
+    assert len(fast.net.featurizer._compiled_call_impl.seen[False].found) == 1
 
 
 def test_a_loaded_state_is_captured_anew() -> None:

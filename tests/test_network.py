@@ -51,6 +51,29 @@ def test_every_kind_of_network_gives_features_and_logits_that_agree(name: str, s
     assert isinstance(net.head, nn.Linear)
 
 
+def test_in_evaluation_a_network_can_see_one_size_of_batches_only_and_answers_the_same(resnet18: Network) -> None:
+    net, x = copy.deepcopy(resnet18).eval(), images(5).to(memory_format=torch.channels_last)
+    seen: list[tuple[int, bool]] = []
+    net.featurizer.register_forward_pre_hook(
+        lambda module, inputs: seen.append((len(inputs[0]), inputs[0].is_contiguous(memory_format=torch.channels_last)))
+    )
+    expected = net(x)
+    net.filled = 4
+    for given in (x[:2], x[:4], x):
+        torch.testing.assert_close(net(given), expected[: len(given)])
+    net.train()(x[:2])
+    assert seen == [(5, True), (4, True), (4, True), (5, True), (2, True)]
+
+
+def test_arm_sees_its_group_and_not_what_fills_a_batch_up() -> None:
+    torch.manual_seed(0)
+    arm = create("arm").setup(build("resnet18", RGB, 7, extra_channels=1), seed=0)
+    x = images(3)
+    expected = arm.predict(x)
+    arm.net.inner.filled = 8
+    torch.testing.assert_close(arm.predict(x), expected)
+
+
 @pytest.mark.parametrize("name", ["erm", "arith"])
 def test_a_backbone_is_trained_by_algorithms_that_walk_or_stay(name: str, resnet18: Network) -> None:
     net = copy.deepcopy(resnet18)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from domainwise.algorithms import Algorithm
 from domainwise.counts import BINS
-from domainwise.data.feed import EVALUATION_BATCH, Inputs, Part, batches
+from domainwise.data.feed import Inputs, Part, batches
 from domainwise.turns import in_turn
 
 
@@ -46,18 +46,10 @@ def _sums(
 ) -> dict[str, Tensor]:
     sums: dict[str, Tensor] = {}
     for x, y in batches(part, inputs, generator):
-        logits = _answers(algorithm, x).float()
+        logits = algorithm.predict(x).float()
         found = {**_totals(logits, y), **(_counts(logits, y) if counts else {})}
         sums = {name: sums[name] + value if sums else value for name, value in found.items()}
     return sums
-
-
-def _answers(algorithm: Algorithm, x: Tensor) -> Tensor:
-    """Batches of one size only: on a GPU every other one would be compiled for. (What sees its batch sees it alone.)"""
-    missing = EVALUATION_BATCH - len(x)
-    if x.device.type != "cuda" or algorithm.extra_channels or missing == 0:
-        return algorithm.predict(x)
-    return algorithm.predict(torch.cat([x, x.new_zeros(missing, *x.shape[1:])]))[: len(x)]
 
 
 def _totals(logits: Tensor, y: Tensor) -> dict[str, Tensor]:

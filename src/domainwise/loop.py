@@ -18,7 +18,7 @@ from domainwise.capture import Captured, Fast, Update, prepare, updater
 from domainwise.checkpoint import Checkpoints, Stateful
 from domainwise.course import Losses
 from domainwise.data.domains import Domain, Domains
-from domainwise.data.feed import Feed, Inputs, Part, has_room
+from domainwise.data.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
 from domainwise.data.splits import seed_hash, split
 from domainwise.errors import InputError
 from domainwise.evaluate import Evaluation, begin
@@ -113,7 +113,7 @@ def set_up(
         torch.manual_seed(seed_hash(trial.seed, "init"))
         net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(device)
         shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
-        prepare(net, shape, precision=trial.precision, fast=fast, compilable=not algorithm.extra_channels)
+        prepare(net, shape, precision=trial.precision, fast=fast, filled=EVALUATION_BATCH)
         update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
         torch.manual_seed(seed_hash(trial.seed, "dropout"))
         return net, update

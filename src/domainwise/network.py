@@ -10,6 +10,7 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from domainwise.errors import InputError, closest
@@ -38,6 +39,7 @@ class Network(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.freeze_batch_norm = freeze_batch_norm
         self.low_precision = False  # run the featurizer in bfloat16; head and losses stay in full precision
+        self.filled = 0  # fewer inputs than these are filled up in evaluation: a compiler wants to see one shape
         if freeze_batch_norm:
             self.train()
 
@@ -46,6 +48,9 @@ class Network(nn.Module):
         return torch.autocast(device.type, torch.bfloat16) if self.low_precision else nullcontext()
 
     def features(self, x: Tensor) -> Tensor:
+        if len(x) < self.filled and not self.training:
+            around = (0, 0) * (x.dim() - 1) + (0, self.filled - len(x))  # it counts from the last dimension
+            return self.features(F.pad(x, around))[: len(x)]
         with self.lowered(x.device):
             features: Tensor = self.featurizer(x)
         dropped: Tensor = self.dropout(features.float() if self.low_precision else features)
