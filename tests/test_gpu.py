@@ -123,7 +123,7 @@ def test_the_network_is_compiled_for_one_size_of_evaluation(text: str) -> None:
     slow, fast = create(text), create(text)
     for algorithm, compile in ((slow, False), (fast, True)):
         net = network(algorithm.extra_channels)
-        prepare(net, (3 + algorithm.extra_channels, 32, 32), precision="bf16", fast=Fast(compile), filled=16)
+        prepare(net, (3 + algorithm.extra_channels, 32, 32), precision="bf16", fast=Fast(compile), full=16)
         algorithm.setup(net, seed=0)
     x = torch.randn(16, 3, 32, 32, device="cuda")
     with torch.no_grad():

@@ -97,7 +97,7 @@ def prepared(spec: Spec, setup: Setup, notes: list[str]) -> tuple[Algorithm, Cal
         (channels, setup.size, setup.size),
         precision=setup.precision,
         fast=setup.fast,
-        filled=EVALUATION_BATCH,
+        full=EVALUATION_BATCH,
     )
     return algorithm, updater(algorithm.setup(net, seed=0), capture=setup.fast.capture, say=notes.append)
 

@@ -57,10 +57,10 @@ def has_triton() -> bool:
     return find_spec("triton") is not None
 
 
-def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: Fast, filled: int = 0) -> None:
+def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: Fast, full: int = 0) -> None:
     """Make a network on a GPU ready for training, in place; the names in its state stay as they are.
 
-    ``shape`` is (C, H, W) of its inputs, and ``filled`` how many of them it is asked about at most in evaluation, where
+    ``shape`` is (C, H, W) of its inputs, and ``full`` how many of them it is asked about at most in evaluation, where
     that varies: it is compiled for that many. A network on a CPU only takes the precision.
     """
     net.low_precision = precision == "bf16"
@@ -69,7 +69,7 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
         return
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if fast.compiles("cuda"):
-        net.filled = filled
+        net.full = full
         example = torch.randn_like(example, memory_format=torch.channels_last)
         _rewire(net.featurizer, example, on_blocks=net.low_precision)
         keep_compiled()

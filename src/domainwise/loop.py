@@ -113,7 +113,7 @@ def set_up(
         torch.manual_seed(seed_hash(trial.seed, "init"))
         net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(device)
         shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
-        prepare(net, shape, precision=trial.precision, fast=fast, filled=EVALUATION_BATCH)
+        prepare(net, shape, precision=trial.precision, fast=fast, full=EVALUATION_BATCH)
         update = updater(algorithm.setup(net, seed=trial.seed), capture=fast.capture, say=say)
         torch.manual_seed(seed_hash(trial.seed, "dropout"))
         return net, update

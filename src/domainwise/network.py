@@ -39,7 +39,7 @@ class Network(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.freeze_batch_norm = freeze_batch_norm
         self.low_precision = False  # run the featurizer in bfloat16; head and losses stay in full precision
-        self.filled = 0  # fewer inputs than these are filled up in evaluation: a compiler wants to see one shape
+        self.full = 0  # fewer inputs than these are filled up in evaluation: a compiler wants to see one shape
         if freeze_batch_norm:
             self.train()
 
@@ -48,8 +48,8 @@ class Network(nn.Module):
         return torch.autocast(device.type, torch.bfloat16) if self.low_precision else nullcontext()
 
     def features(self, x: Tensor) -> Tensor:
-        if len(x) < self.filled and not self.training:
-            around = (0, 0) * (x.dim() - 1) + (0, self.filled - len(x))  # it counts from the last dimension
+        if len(x) < self.full and not self.training:
+            around = (0, 0) * (x.dim() - 1) + (0, self.full - len(x))  # it counts from the last dimension
             return self.features(F.pad(x, around))[: len(x)]
         with self.lowered(x.device):
             features: Tensor = self.featurizer(x)
