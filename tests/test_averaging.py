@@ -14,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
 from domainwise.averaging import EMA, MA, SWA, SWAD, Averager, averager, refresh_batch_norm, swapped_in
 from domainwise.errors import InputError
+from domainwise.network import Network
 
 WRITTEN = ["swad", "swad(ratio=0.2, compat='khanrc')", "swa(start=4, every=3)", "ema", "ema(decay=0.9)", "ma(start=3)"]
 
@@ -279,6 +280,15 @@ def test_refreshed_batch_norm_has_the_statistics_of_the_batches_and_frozen_ones_
     assert torch.equal(torch.get_rng_state(), random)
     assert not any(part.training for part in net.modules())
     assert [net[i].momentum for i in (1, 4)] == [0.1, 0.1]
+
+
+def test_what_fills_a_batch_up_in_evaluation_is_no_part_of_the_statistics(normed):
+    net = Network(normed(), nn.Linear(4, 2))
+    twin, batches = deepcopy(net), domain_batches(2)
+    twin.full = 100
+    for one in (net, twin):
+        refresh_batch_norm(one, batches)
+    torch.testing.assert_close(net.state_dict(), twin.state_dict())
 
 
 def test_a_refresh_that_fails_leaves_the_statistics_and_the_modes_alone(normed):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,45 @@ def test_a_fit_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert torch.equal(weights(again), weights(whole))
 
 
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        ({"average": "none"}, "training that was stopped and can go on, with other average:"),
+        ({"selection": "last"}, "with other selection:"),
+        ({"steps": 21}, "with other steps:"),
+        ({"algorithm": "fish"}, "with other algorithm"),
+        ({"snapshots": 3}, "with 2 snapshots: ask for as many"),
+        ({"snapshots": 0}, "with 2 snapshots: ask for as many"),
+    ],
+)
+def test_what_was_stopped_is_not_lost_to_another_command(
+    other: dict[str, Any], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("domainwise.checkpoint.checkpoints.AT_MOST", 0.0)
+    monkeypatch.setattr("domainwise.checkpoint.checkpoints.SHARE", 0)
+    same = {"algorithm": "erm", "average": "ema(decay=0.9)", "snapshots": 2, **SHORT}
+
+    def watch(trial: Trial, event: dict[str, Any]) -> None:
+        if event.get("step") == 11 and "validation" in event:
+            raise Killed
+
+    with pytest.raises(Killed):
+        dw.fit(DATA, output=tmp_path, watch=watch, **same)
+    with pytest.raises(dw.InputError, match=sentence):
+        dw.fit(DATA, output=tmp_path, **{**same, **other})
+    notes: list[str] = []
+    dw.fit(DATA, output=tmp_path, watch=lambda _, event: notes.append(event.get("note", "")), **same)
+    assert any(note.startswith("resumes at step") for note in notes)
+
+
+def test_snapshots_that_a_model_was_trained_without_are_a_sentence(tmp_path: Path) -> None:
+    before = weights(dw.fit(DATA, output=tmp_path, snapshots=2, **SHORT))
+    assert torch.equal(weights(dw.fit(DATA, output=tmp_path, snapshots=2, **SHORT)), before)
+    assert torch.equal(weights(dw.fit(DATA, output=tmp_path, **SHORT)), before)
+    with pytest.raises(dw.InputError, match="trained without these snapshots"):
+        dw.fit(DATA, output=tmp_path, snapshots=4, **SHORT)
+
+
 def test_averaged_weights_are_the_model_where_they_are_asked_for(tmp_path: Path) -> None:
     model = dw.fit(DATA, "erm", average="ema(decay=0.9)", output=tmp_path, **SHORT)
     assert torch.equal(weights(model), weights(dw.load(tmp_path, which="best-average")))
@@ -124,6 +164,11 @@ def test_an_average_that_never_begins_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(dw.InputError, match=r"nothing to average yet after 20 updates; .* in .*best$"):
         dw.fit(DATA, "erm", average="swa(start=1000,every=1)", output=tmp_path, **SHORT)
     assert not (tmp_path / "best-average").exists()
+    events: list[dict[str, Any]] = []
+    for average in ("swa(start=1000,every=1)", "none"):  # nothing is trained again for either
+        with suppress(dw.InputError):
+            dw.fit(DATA, "erm", average=average, output=tmp_path, watch=lambda _, e: events.append(e), **SHORT)
+    assert events == []
     dw.load(tmp_path)
 
 
@@ -133,6 +178,14 @@ def test_a_trial_that_cannot_be_read_is_left_alone(damage: str, tmp_path: Path) 
     (tmp_path / "trial.json").write_text(damage)
     with pytest.raises(dw.InputError, match="cannot read: use another"):
         dw.fit(DATA, output=tmp_path, **SHORT)
+
+
+def test_a_trial_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    for name in ("trial.json", "records.jsonl"):
+        (tmp_path / name).write_text('{"mine": 1}')
+    with pytest.raises(dw.InputError, match="cannot read: use another"):
+        dw.fit(DATA, output=tmp_path, **SHORT)
+    assert {(tmp_path / name).read_text() for name in ("trial.json", "records.jsonl")} == {'{"mine": 1}'}
 
 
 def test_a_folder_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from types import MethodType
 from typing import Any
@@ -103,6 +104,27 @@ def test_whoever_watches_a_module_sees_what_it_does(hook: Callable[..., object],
     seen.clear()
     net(X.clone().requires_grad_()).sum().backward()
     assert seen == [1]
+
+
+def test_a_forward_that_somebody_has_put_there_since_stays() -> None:
+    net = rewire(Pair())
+    net.conv.forward = MethodType(standardised, net.conv)  # type: ignore[method-assign]
+    let_watch(net)
+    assert changed(net) == {"conv"}
+    expected = Pair()
+    expected.conv.forward = MethodType(standardised, expected.conv)  # type: ignore[method-assign]
+    assert torch.equal(net(X), expected(X))
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_another_module_in_the_place_of_one_is_used(copied: bool) -> None:
+    net = rewire(Pair())
+    net = copy.deepcopy(net) if copied else net
+    let_watch(net)
+    assert changed(net) == {"conv", "norm"}
+    net.norm = nn.Identity()
+    let_watch(net)
+    assert torch.equal(net(X), F.relu(net.conv(X)))
 
 
 def test_what_nobody_watches_stays_changed() -> None:

@@ -14,12 +14,14 @@ import torch
 from domainwise.algorithms import parse
 from domainwise.averaging import averager
 from domainwise.capture import Fast
+from domainwise.checkpoint import saved, told_of
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.model import Model, load
+from domainwise.keeper import spread
+from domainwise.model import CONFIG, Model, load
 from domainwise.settings import Settings, resolve
 from domainwise.sweep.execute import Watch, execute, models_in
-from domainwise.sweep.folder import check_contents, is_ours
+from domainwise.sweep.folder import check_contents, ended, is_ours
 from domainwise.sweep.plan import plan
 from domainwise.trial import Trial
 
@@ -49,6 +51,7 @@ class Fitting:
         watch: Watch = lambda trial, event: None,
     ) -> dict[str, Any]:
         """Train, from where it was stopped if it was, and return the result, good or bad."""
+        _refuse_other_snapshots(self.folder, spread(snapshots, self.trial.steps))
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
@@ -131,17 +134,37 @@ def _refuse_another(folder: Path, trial: Trial) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file: give the model a folder of its own")
     check_contents(folder, "trial.json")
-    if not models_in(folder):
+    if not (folder / "trial.json").is_file():
         return
     try:
         other = Trial.from_json(json.loads((folder / "trial.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} holds a model that this version of domainwise cannot read: use another") from error
-    asked = [name for name in _TOLD if name != "average" or trial.average != "none"]  # what has one has the other too
+        raise InputError(f"{folder} holds a trial that this version of domainwise cannot read: use another") from error
+    model, stopped = models_in(folder), bool(saved(folder))
+    if not model and not stopped:
+        return
+    # A model with an average has the other too, but who goes on must go on with both.
+    asked = [name for name in _TOLD if name != "average" or trial.average != "none" or stopped]
     differ = [name for name in asked if _value(other, name) != _value(trial, name)]
     if differ:
+        what = "a training that was stopped and can go on" if stopped else "another model"
+        raise InputError(f"{folder} holds {what}, with other {', '.join(differ)}: give this one a folder of its own")
+
+
+def _refuse_other_snapshots(folder: Path, wanted: frozenset[int]) -> None:
+    """They are made while training: what was trained has no more of them, and what was begun goes on with as many."""
+    for checkpoint in saved(folder)[:1]:
+        begun = told_of(checkpoint).get("choices", {}).get("snapshots", len(wanted))
+        if begun != len(wanted):
+            raise InputError(
+                f"{folder} holds a training that was stopped and can go on, with {begun} snapshots: ask for as many, "
+                "or give this one a folder of its own"
+            )
+    finished = (ended(folder) or {}).get("status") == "finished"
+    if finished and not all((folder / "snapshots" / str(step) / CONFIG).is_file() for step in wanted):
         raise InputError(
-            f"{folder} holds another model, with other {', '.join(differ)}: give this one a folder of its own"
+            f"{folder} holds a model that was trained without these snapshots, which are kept while training: give one "
+            "with them a folder of its own"
         )
 
 

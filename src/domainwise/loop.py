@@ -135,7 +135,7 @@ def averaged_in(trial: Trial, algorithm: Algorithm, averaged: Sequence[Tensor], 
     # From a generator of its own, the same every time: training's draws are not touched, and nothing is to be saved.
     aside = Feed(feed.parts, feed.inputs, trial.batch, seed_hash(trial.seed, "refresh"), pooled=feed.pooled)
     with swapped_in(net.parameters(), averaged, net.buffers()):
-        refresh_batch_norm(net, (aside.draw() for _ in range(REFRESH)))  # type: ignore[misc]
+        in_turn(lambda: refresh_batch_norm(net, (aside.draw() for _ in range(REFRESH))))  # type: ignore[misc]
         yield
 
 

@@ -48,7 +48,7 @@ class Network(nn.Module):
         return torch.autocast(device.type, torch.bfloat16) if self.low_precision else nullcontext()
 
     def features(self, x: Tensor) -> Tensor:
-        if len(x) < self.full and not self.training:
+        if len(x) < self.full and not any(module.training for module in self.modules()):
             around = (0, 0) * (x.dim() - 1) + (0, self.full - len(x))  # it counts from the last dimension
             return self.features(F.pad(x, around))[: len(x)]
         with self.lowered(x.device):

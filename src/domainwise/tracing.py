@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.proxy import GraphAppendingTracer
 
-from domainwise.wiring import REPLACED, hooked
+from domainwise.wiring import REPLACED, hooked, let_watch
 
 MANY = 8  # situations of one network. Whoever comes with more is left to torch.compile, which gives up at as many
 
@@ -56,6 +56,7 @@ class Traced:
     def __init__(self, net: nn.Module, otherwise: Function, options: Options = None) -> None:
         self.net, self.otherwise, self.options = net, otherwise, options
         self.seen: dict[bool, Seen] = {}  # in training and in evaluation
+        self.situations = 0  # there were so far
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) != 1 or kwargs:
@@ -68,7 +69,7 @@ class Traced:
         situation = (*_modes(args[0].device), *map(_kind, there))
         if situation not in seen.found:
             with _lock:
-                seen.found[situation] = self._function(situation, tensors) if len(seen.found) < MANY else None
+                self._find(seen, situation, tensors)
         function = seen.found[situation]
         return self.otherwise(*args) if function is None else function(*tensors)
 
@@ -76,9 +77,15 @@ class Traced:
         """What was found before, or nothing yet if somebody has changed the network since then."""
         looks, seen = _looks(self.net), self.seen.get(self.net.training)
         if seen is None or len(looks) != len(seen.looks) or not all(map(operator.is_, looks, seen.looks)):
-            seen = Seen(looks, _places(self.net) if known(self.net) else [], {})
+            let_watch(self.net)
+            seen = Seen(_looks(self.net), _places(self.net) if known(self.net) else [], {})
             self.seen[self.net.training] = seen
         return seen
+
+    def _find(self, seen: Seen, situation: Hashable, tensors: list[Tensor]) -> None:
+        if situation not in seen.found:  # nor has another thread found it meanwhile
+            self.situations += 1
+            seen.found[situation] = self._function(situation, tensors) if self.situations <= MANY else None
 
     def _function(self, situation: Hashable, tensors: list[Tensor]) -> Function | None:
         try:
@@ -127,7 +134,7 @@ def _looks(net: nn.Module) -> list[object]:
     """All that says what a network does but its tensors: the same objects if nothing has changed."""
     found: list[object] = [_watched_everywhere()]
     for module in net.modules():
-        found += (module, type(module), hooked(module), *vars(module).values())
+        found += (module, type(module), hooked(module), *vars(module).values(), *module._modules.values())
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from domainwise.units import exactly
 
@@ -18,6 +19,7 @@ Forwards = dict[nn.Module, Callable[[Any, Tensor], Tensor]]  # by module, each o
 CLOSE = 1e-2  # of a tensor's length. Rounding is far below it; somebody who uses what is not there any more, far above
 NOTHING = 1e-5  # of the length of all gradients together
 REPLACED = "replaced"  # under which a network remembers which of its modules compute in other ways
+MADE_OF = "made_of"  # and what all of them were made of then
 
 
 class Fed(NamedTuple):
@@ -87,6 +89,7 @@ def replace(net: nn.Module, example: Tensor, forwards: Forwards) -> bool:
     for module, forward in forwards.items():
         module.forward = MethodType(forward, module)
     net.__dict__[REPLACED] = tuple(forwards)  # in a tuple they are no submodules a second time
+    net.__dict__[MADE_OF] = _made_of(net)
     try:
         alike = _alike(_behaviour(net, example), before)
     except Exception:  # a layout that others do not expect, a kernel that this GPU has not
@@ -97,16 +100,29 @@ def replace(net: nn.Module, example: Tensor, forwards: Forwards) -> bool:
 
 
 def let_watch(net: nn.Module) -> None:
-    """Have all modules compute as they did if somebody watches one of those that do not, from whom they would hide."""
+    """Have all modules compute as they did before if somebody would miss it.
+
+    That is who watches one of them with a hook, has put another module or another forward somewhere, or has set a
+    batch-norm to training that was frozen.
+    """
     for changed in [module for module in net.modules() if REPLACED in vars(module)]:
-        inside = [module for one in vars(changed)[REPLACED] for module in one.modules()]
-        if any(hooked(module) for module in inside):
+        replaced = vars(changed)[REPLACED]
+        inside = [module for one in replaced for module in one.modules()]
+        moving = [one for one in replaced if isinstance(one, _BatchNorm) and one.training]
+        if moving or any(map(hooked, inside)) or _made_of(changed) != vars(changed)[MADE_OF]:
             _restore(changed)
 
 
+def _made_of(net: nn.Module) -> dict[nn.Module, tuple[object, ...]]:
+    """Of every module its forward, if it has one of its own, its class and what is in it."""
+    return {one: (vars(one).get("forward"), type(one), *one._modules.values()) for one in net.modules()}
+
+
 def _restore(net: nn.Module) -> None:
+    made_of = net.__dict__.pop(MADE_OF)
     for module in net.__dict__.pop(REPLACED):
-        del module.forward
+        if vars(module).get("forward") == made_of[module][0]:  # nobody else's
+            del module.forward
 
 
 def _behaviour(net: nn.Module, example: Tensor) -> list[Tensor]:

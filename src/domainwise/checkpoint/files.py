@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,13 @@ def load(checkpoint: Path, device: str = "cpu") -> Found:
         if isinstance(error, InputError):
             raise
         raise Damaged(f"the checkpoint {checkpoint} cannot be read: {error}") from error
+
+
+def told_of(checkpoint: Path) -> dict[str, Any]:
+    """What was said about it, without the state; nothing where it cannot be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return dict(json.loads((checkpoint / STRUCTURE).read_text(encoding="utf-8"))["about"])
+    return {}
 
 
 def saved(folder: Path) -> list[Path]:

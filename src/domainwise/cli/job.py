@@ -99,7 +99,8 @@ class Job:
         many = f"{len(trials)} trial{'s' * (len(trials) != 1)}"
         self._say(f"{many} of {first.steps} updates on {first.data}, {network}: {counts(trials)}")
         if done:
-            self._say(f"{done} of them are in {self.comparison.folder} already and are not repeated")
+            more = ", nor get snapshots that they have not" if self.beside.snapshots else ""
+            self._say(f"{done} of them are in {self.comparison.folder} already and are not repeated{more}")
         if missing and (found := outcomes(self.comparison.folder)):
             seconds = estimate(missing, found, at_once)
             self._say(f"{len(missing)} to run, {at_once} at once: {told_time(seconds)}")

@@ -61,8 +61,8 @@ def execute(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})), on_device(device):
-            if _id_in(folder) not in (None, trial.id) and models_in(folder):
-                raise InputError(f"{folder} holds the model of another trial, {_id_in(folder)}, which stays as it is")
+            if (other := _in(folder, "id")) not in (None, trial.id) and models_in(folder):
+                raise InputError(f"{folder} holds the model of another trial, {other}, which stays as it is")
             ended = _ended(trial, folder)
             if ended is not None:
                 return ended
@@ -83,10 +83,10 @@ def execute(
         ) from error
 
 
-def _id_in(folder: Path) -> str | None:
-    """Of the trial that a folder is of."""
+def _in(folder: Path, name: str) -> str | None:
+    """A setting of the trial that a folder is of."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((folder / "trial.json").read_text(encoding="utf-8"))["id"])
+        return str(json.loads((folder / "trial.json").read_text(encoding="utf-8"))[name])
     return None
 
 
@@ -193,7 +193,8 @@ def _ended(trial: Trial, folder: Path) -> dict[str, Any] | None:
         Journal(folder).close()
         for left in saved(folder):
             remove(left)
-        averaged = trial.average in ("none", *result["averages"]) or result["status"] == "diverged"
+        averaged = trial.average in ("none", *result["averages"], _in(folder, "average"))  # it may never have begun
+        averaged = averaged or result["status"] == "diverged"
         if result["id"] == trial.id and averaged:
             return result
     for name in ("result.json", "counts.json"):
