@@ -33,7 +33,7 @@ LAYERS = [
     },
     {"losses", "averaging", "counts", "data", "settings", "trial", "records", "select", "results"},
     {"algorithms"},
-    {"capture", "compiled", "model", "waking"},
+    {"capture", "compiled", "model", "predicting", "waking"},
     {"keeper"},
     {"loop", "course", "evaluate", "checkpoint", "bench"},
     {"runs"},

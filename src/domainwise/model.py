@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from domainwise.network import Network, build
 from domainwise.records import publish, sync
 from domainwise.trial import Trial
 from domainwise.weights import save_tensors
+
+if TYPE_CHECKING:
+    from domainwise.predicting import Prediction
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 BATCH = 256
@@ -58,6 +61,13 @@ class Model:
         ]
         return torch.cat(rows).float().numpy()
 
+    def predict_files(self, *places: str | os.PathLike[str]) -> Iterator[Prediction]:
+        """One after the other, the images in files and folders; each is read as data to train on is."""
+        from domainwise.data.folders import images_in
+        from domainwise.predicting import predictions
+
+        return predictions(self, images_in(places))
+
 
 def load(folder: Path | str, *, device: str = "cpu", which: str = "best") -> Model:
     """The model of a trial's folder; ``which`` is "best", or "best-average" where weights were averaged beside it."""
@@ -65,8 +75,7 @@ def load(folder: Path | str, *, device: str = "cpu", which: str = "best") -> Mod
     home = folder if (folder / CONFIG).is_file() else folder / which
     if not (home / CONFIG).is_file():
         raise InputError(f"{folder} has no saved model: give the folder of a trial that kept its {which} one")
-    config = json.loads((home / CONFIG).read_text(encoding="utf-8"))
-    trial = Trial.from_json(config["trial"])
+    config, trial = _described(home)
     algorithm = algorithm_of(trial)
     net = network_of(trial, algorithm, config["channels"], len(config["classes"]), filled=False)
     algorithm.setup(net.to(device), seed=trial.seed)  # some algorithms predict in their own way
@@ -74,10 +83,23 @@ def load(folder: Path | str, *, device: str = "cpu", which: str = "best") -> Mod
     return Model(algorithm, config)
 
 
+def _described(folder: Path) -> tuple[dict[str, Any], Trial]:
+    """What its config.json says; other programs write files of that name too."""
+    try:
+        config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        return config, Trial.from_json(config["trial"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder} holds no model that this version of domainwise can read") from error
+
+
 def read(folder: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    return load_file(folder / WEIGHTS)
+    try:
+        return load_file(folder / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"the weights in {folder / WEIGHTS} cannot be read: {error}") from error
 
 
 def save(folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:

@@ -7,8 +7,9 @@ import math
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 # One evaluation:
 # {"step": 100, "seconds": 1.25, "loss": 0.31,
@@ -109,8 +110,27 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+@contextmanager
+def whole(path: Path) -> Iterator[TextIO]:
+    """A text file to write bit by bit, which has its name when all of it is there; an error leaves what was before."""
+    temporary = _beside(path)
+    try:
+        # What is no valid Unicode, as names on a disk may be, must not make the rest unreadable.
+        with temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+
+
 def _written_beside(path: Path, content: dict[str, Any]) -> Path:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    temporary = _beside(path)
     with temporary.open("w", encoding="utf-8") as file:
         file.write(json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
         file.flush()

@@ -17,6 +17,7 @@ from domainwise.cli.export_domainbed import export_domainbed
 from domainwise.cli.fit import fit
 from domainwise.cli.import_domainbed import import_domainbed
 from domainwise.cli.inspect import inspect
+from domainwise.cli.predict import predict
 from domainwise.cli.report import report
 from domainwise.cli.reproduce import reproduce
 from domainwise.cli.run import run
@@ -33,8 +34,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    demo, compare, sweep, run, fit, status, report, reproduce, show, surface, balance, tensorboard, inspect, algorithms,
-    bench,
+    demo, compare, sweep, run, fit, predict, status, report, reproduce, show, surface, balance, tensorboard, inspect,
+    algorithms, bench,
     import_domainbed, export_domainbed,
 )  # fmt: skip
 for command in COMMANDS:

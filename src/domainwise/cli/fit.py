@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -68,7 +69,7 @@ def _told(made: Fitting, result: dict[str, Any]) -> str:
     width = max(map(len, ["domain", *accuracies]))
     rows = [f"{name:<{width}}  {100 * value:5.1f}" for name, value in accuracies.items()]
     mean = validation({**record, "domains": domains}, ())
-    which = f", which={made.which!r}" if averaged else ""
+    which, option = (f", which={made.which!r}", f" --which {made.which}") if averaged else ("", "")
     return "\n".join(
         [
             f"{'domain':<{width}}  held-out accuracy, %",
@@ -79,5 +80,6 @@ def _told(made: Fitting, result: dict[str, Any]) -> str:
             "domains out: domainwise compare.",
             "",
             f"model: {made.folder}   in Python: domainwise.load({str(made.folder)!r}{which}).predict(images)",
+            f"of new images: domainwise predict {shlex.quote(str(made.folder))}{option} IMAGES... -o predictions.csv",
         ]
     )

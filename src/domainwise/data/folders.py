@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import unicodedata
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -88,6 +88,23 @@ def _find_domain(domain: str, folder: Path, loose: list[str]) -> list[File]:
         _legible(domain)
     loose += [f"{domain}/{name}" for name in images]
     return sorted(files, key=lambda file: (file.kind, *file.relative.rpartition("/")))
+
+
+def images_in(places: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """The images below folders, however deep, and files that are given by name, whatever it is; none of them twice."""
+    found: dict[str, str] = {}
+    given = [Path(place) for place in places]
+    with looking():
+        for place in given:
+            inside = place.is_dir()
+            if not inside and not place.exists():
+                raise InputError(f"there is no file or folder {quoted(str(place))}")
+            for path in (place / below for below in _images_below(str(place), ".", set())) if inside else [place]:
+                found.setdefault(os.path.abspath(path), str(path))  # noqa: PTH100  its ".." is as the user means it
+    if not found:
+        where = ", ".join(quoted(str(place)) for place in given[:3]) or "nothing"
+        raise InputError(f"there are no images in {where}: looked for {', '.join(SUFFIXES)}")
+    return list(found.values())
 
 
 def _images_below(root: str, relative: str, entered: set[str]) -> Iterator[str]:

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from domainwise.cli import options as o
+
+if TYPE_CHECKING:
+    from domainwise.predicting import Prediction
+
+
+class PredictionFormat(StrEnum):
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+class Which(StrEnum):
+    best = "best"
+    average = "best-average"
+
+
+def predict(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="What fit wrote, a trial that kept its model, or one saved model.")
+    ],
+    images: Annotated[
+        list[Path], typer.Argument(metavar="IMAGES...", help="Image files, and folders to search for them.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a .csv or .json file instead.")
+    ] = None,
+    format: Annotated[
+        PredictionFormat | None, typer.Option("--format", help="How it is printed.  [default: table]")
+    ] = None,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Of every class.")] = False,
+    which: Annotated[
+        Which, typer.Option("--which", help="Averaged weights, where they were asked for: best-average.")
+    ] = Which.best,
+    device: o.Device = "auto",
+    threads: o.Threads = None,
+    quiet: o.Quiet = False,
+) -> None:
+    """Say which class images belong to, as a trained model sees it."""
+    import sys
+
+    import torch
+
+    from domainwise.cli.job import device_named, threads_for
+    from domainwise.cli.pace import pace
+    from domainwise.data.folders import images_in
+    from domainwise.model import load
+    from domainwise.predicting import predictions
+    from domainwise.report.predictions import Tally, as_csv, as_json, as_text
+
+    form = _form(output, format)
+    files = images_in(images)
+    loaded = load(model, device=device_named(device), which=which.value)
+    torch.set_num_threads(threads or threads_for(loaded.config["trial"]["network"]))
+    every = loaded.classes if probabilities else ()
+    forms = {"csv": as_csv, "json": as_json, "table": as_text(files, loaded.classes)}
+    tally = Tally(loaded.classes)
+    seen = tally.watch(predictions(loaded, files))
+    shown = output is None and sys.stdout.isatty()  # the rows themselves say how far it is
+    with _written(output) as write, pace("images", quiet=quiet or shown) as tick:
+        for line in forms[form](_counted(seen, len(files), tick), every):
+            write(line)
+    for line in [*tally.summary, *([f"predictions: {output}"] if output else [])] if not quiet else ():
+        print(line, file=sys.stderr)
+    if tally.trouble:
+        print(f"domainwise: {tally.trouble}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _form(output: Path | None, format: PredictionFormat | None) -> str:
+    """As the file is named; printed, as asked for. A file that is there stays, unless it holds predictions."""
+    from domainwise.data.folders import looking
+    from domainwise.errors import InputError
+
+    if output is None:
+        return format.value if format else "table"
+    form = output.suffix.lower().removeprefix(".")
+    with looking():
+        if output.is_dir():
+            raise InputError(f"{output} is a folder: give a file, as in -o {output / 'predictions.csv'}")
+        if form not in ("csv", "json") or format not in (None, form):
+            wanted = format.value if format in ("csv", "json") else "csv or .json"
+            raise InputError(f'predictions are written as CSV or JSON: let "{output}" end in .{wanted}')
+        if output.exists() and not _ours(output):
+            raise InputError(f"{output} holds something other than predictions: give another name")
+    return form
+
+
+def _ours(file: Path) -> bool:
+    """Whether nothing is lost that this command does not make again."""
+    from domainwise.report.predictions import BEGINNINGS
+
+    if not file.is_file():
+        return False
+    with file.open("rb") as content:
+        start = content.read(max(map(len, BEGINNINGS)))
+    return not start or start.startswith(tuple(beginning.encode() for beginning in BEGINNINGS))
+
+
+@contextmanager
+def _written(output: Path | None) -> Iterator[Callable[[str], object]]:
+    """Gives what writes: to a file that is there when all of it is, or to standard output."""
+    import sys
+
+    from domainwise.errors import InputError
+    from domainwise.records import whole
+
+    if output is None:
+        out = sys.stdout  # a progress bar on standard error puts something of its own in this place
+        code = out.encoding or "utf-8"
+        yield lambda text: out.write(text.encode(code, "backslashreplace").decode(code))
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with whole(output.resolve()) as file:
+            yield file.write
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+def _counted(seen: Iterable[Prediction], total: int, tick: Callable[[int, int], None]) -> Iterator[Prediction]:
+    for done, one in enumerate(seen, 1):
+        yield one
+        tick(done, total)
