@@ -48,18 +48,10 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _save(image: Image.Image, folder: Path, i: int) -> None:
+    suffix, mode = (("png", "RGBA"), ("BMP", "L"), ("jpg", "RGB"), ("tif", "P"), ("webp", "RGB"))[i % 5]
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned by a quarter
-    if i % 5 == 0:
-        image.save(folder / f"{i}.png")  # with alpha
-    elif i % 5 == 1:
-        image.convert("L").save(folder / f"{i}.BMP")
-    elif i % 5 == 2:
-        image.convert("RGB").save(folder / f"{i}.jpg", exif=exif)
-    elif i % 5 == 3:
-        image.convert("P").save(folder / f"{i}.tif")
-    else:
-        image.convert("RGB").save(folder / f"{i}.webp")
+    image.convert(mode).save(folder / f"{i}.{suffix}", **({"exif": exif} if suffix == "jpg" else {}))
 
 
 @pytest.fixture(scope="module")

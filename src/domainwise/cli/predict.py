@@ -25,23 +25,25 @@ class Which(StrEnum):
     average = "best-average"
 
 
+Saved = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="What fit wrote, a trial that kept its model, or one saved model.")
+]
+Places = Annotated[list[Path], typer.Argument(metavar="IMAGES", help="Image files, and folders to search for them.")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a .csv or .json file instead.")
+]
+Printed = Annotated[PredictionFormat | None, typer.Option("--format", help="How it is printed; as a table by default.")]
+Probabilities = Annotated[bool, typer.Option("--probabilities", help="Of every class.")]
+Asked = Annotated[Which, typer.Option("--which", help="Averaged weights, where they were asked for: best-average.")]
+
+
 def predict(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="What fit wrote, a trial that kept its model, or one saved model.")
-    ],
-    images: Annotated[
-        list[Path], typer.Argument(metavar="IMAGES...", help="Image files, and folders to search for them.")
-    ],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a .csv or .json file instead.")
-    ] = None,
-    format: Annotated[
-        PredictionFormat | None, typer.Option("--format", help="How it is printed.  [default: table]")
-    ] = None,
-    probabilities: Annotated[bool, typer.Option("--probabilities", help="Of every class.")] = False,
-    which: Annotated[
-        Which, typer.Option("--which", help="Averaged weights, where they were asked for: best-average.")
-    ] = Which.best,
+    model: Saved,
+    images: Places,
+    output: Output = None,
+    format: Printed = None,
+    probabilities: Probabilities = False,
+    which: Asked = Which.best,
     device: o.Device = "auto",
     threads: o.Threads = None,
     quiet: o.Quiet = False,
