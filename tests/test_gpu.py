@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,6 +131,22 @@ def test_the_network_is_compiled_for_one_size_of_evaluation(text: str) -> None:
         for size in (5, 16, 8):  # ARM sees each of them as one group
             torch.testing.assert_close(fast.predict(x[:size]), slow.predict(x[:size]), rtol=0.05, atol=0.05)
     assert len(fast.net.featurizer._compiled_call_impl.seen[False].found) == 1
+
+
+def test_however_many_captures_use_one_stream_beside_that_of_the_work() -> None:
+    algorithm = create("erm").setup(network(), seed=0)
+    beside = {updater(algorithm, capture=True).aside for _ in range(40)}
+    assert len(beside) == 1
+    assert torch.cuda.current_stream() not in beside
+
+
+def test_memory_comes_back_after_every_training() -> None:
+    def left() -> int:
+        trained("arith", capture=True, compile=True, precision="bf16", steps=5)
+        gc.collect()
+        return torch.cuda.memory_allocated()
+
+    assert left() >= left() == left()
 
 
 def test_a_loaded_state_is_captured_anew() -> None:

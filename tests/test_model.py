@@ -43,6 +43,21 @@ def test_the_saved_model_is_the_selected_one(tmp_path: Path, text: str) -> None:
     assert model.classes == ("low", "high")
 
 
+def test_arm_predicts_in_the_groups_that_it_was_evaluated_in(tmp_path: Path) -> None:
+    result = trained(tmp_path, "arm", batch=8)
+    from domainwise.data.splits import split
+
+    main, _ = split(30, 0.2, 0, 2)
+    rows = dw.load(tmp_path).probabilities(DATA["c"].images[main])
+    found = -np.log(rows[np.arange(len(main)), DATA["c"].labels[main]]).mean()
+    (record,) = (one for one in read(tmp_path / "records.jsonl") if one["step"] == result["selected"]["step"])
+    assert found == pytest.approx(record["domains"]["c"]["main"]["loss"], rel=1e-4)
+    old = json.loads((tmp_path / "best" / "config.json").read_text())
+    assert old.pop("recalled") == {"support": 8}
+    (tmp_path / "best" / "config.json").write_text(json.dumps(old))
+    assert dw.load(tmp_path).algorithm.support == 0  # as those that were saved before this was
+
+
 def test_the_averaged_model_is_saved_like_any_other(tmp_path: Path) -> None:
     result = trained(tmp_path, average="ma(start=5)")
     from domainwise.data.splits import split

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from domainwise.cli import pace as module
@@ -22,3 +26,24 @@ def test_quiet_work_says_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     with pace("points", quiet=True) as tick:
         tick(1, 2)
     assert capsys.readouterr().err == ""
+
+
+WORK = """
+from domainwise.cli.pace import pace
+with pace("points", quiet=False) as tick:
+    tick(1, 2)
+    print("x" * 500)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_what_is_printed_under_a_bar_goes_where_standard_output_goes() -> None:
+    import pty
+
+    terminal, there = pty.openpty()
+    try:
+        done = subprocess.run([sys.executable, "-c", WORK], stdout=subprocess.PIPE, stderr=there, check=True)
+    finally:
+        os.close(there)
+        os.close(terminal)
+    assert done.stdout.decode() == "x" * 500 + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any
@@ -100,6 +101,13 @@ def updater(algorithm: Algorithm, *, capture: bool, say: Say = lambda sentence: 
     return Captured(algorithm, say)
 
 
+@cache
+def _beside(stream: torch.cuda.Stream) -> torch.cuda.Stream:
+    """Another one, to record on: the same every time, since torch gives out 32 and then begins again, with one that a
+    trial may be working on, and since cuBLAS keeps memory for each."""
+    return torch.cuda.Stream(stream.device)  # type: ignore[no-untyped-call]
+
+
 class Captured:
     """Replays one recorded step over inputs that lie still.
 
@@ -113,7 +121,7 @@ class Captured:
         self.warm = 0
         self.graph: torch.cuda.CUDAGraph | None = None
         self.given_up = False
-        self.aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # of its own: there are only 32 to share
+        self.aside = _beside(torch.cuda.current_stream(algorithm.device))
 
     def __call__(self, batches: Sequence[Any]) -> dict[str, Tensor]:
         order = self.algorithm.begin(batches)

@@ -72,8 +72,8 @@ class Keeper:
 
     def write(self, folder: Path) -> None:
         for which, (step, weights) in self.kept.items():
-            config = {**self.about, "step": step, "validation": self.values[which], "which": which}
-            save(folder / FOLDERS[which], weights, config)
+            config = {"step": step, "validation": self.values[which], "which": which}
+            self._save(folder / FOLDERS[which], weights, config)
         if "model" in self.kept and "average" not in self.kept:  # one of an earlier run would be taken for its average
             shutil.rmtree(folder / FOLDERS["average"], ignore_errors=True)
 
@@ -88,7 +88,11 @@ class Keeper:
 
     def _write(self, place: str, weights: dict[str, Tensor], config: dict[str, Any]) -> None:
         assert self.folder is not None
-        save(self.folder / place, weights, {**self.about, **config})
+        self._save(self.folder / place, weights, config)
+
+    def _save(self, folder: Path, weights: dict[str, Tensor], config: dict[str, Any]) -> None:
+        recalled = {name: getattr(self.algorithm, name) for name in self.algorithm.recalled}
+        save(folder, weights, {**self.about, **({"recalled": recalled} if recalled else {}), **config})
 
     def _value(self, record: Record) -> float:
         if self.trial.selection in ("last", "oracle"):

@@ -80,6 +80,8 @@ def load(folder: Path | str, *, device: str = "cpu", which: str = "best") -> Mod
     net = network_of(trial, algorithm, config["channels"], len(config["classes"]), filled=False)
     algorithm.setup(net.to(device), seed=trial.seed)  # some algorithms predict in their own way
     algorithm.net.load_state_dict(read(home))
+    for name in algorithm.recalled:
+        setattr(algorithm, name, config.get("recalled", {}).get(name, getattr(algorithm, name)))
     return Model(algorithm, config)
 
 

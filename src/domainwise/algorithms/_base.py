@@ -33,6 +33,7 @@ class Algorithm:
     linear: ClassVar[bool] = False  # ... and needs net.head to be a nn.Linear
     extra_channels: ClassVar[int] = 0  # input channels the network must have beyond those of the images
     memory: ClassVar[tuple[str, ...]] = ()  # attributes of its own that belong to the state
+    recalled: ClassVar[tuple[str, ...]] = ()  # ... and those of them that a saved model predicts by
 
     lr: float = hyper(5e-5, above=0)
     weight_decay: float = hyper(0.0, least=0)

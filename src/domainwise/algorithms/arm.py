@@ -28,7 +28,7 @@ class ARM(Algorithm):
     """
 
     extra_channels = 1
-    memory = ("support",)
+    memory = recalled = ("support",)
 
     def setup(self, net: Network, *, seed: int | None = None) -> Self:
         seed = torch.initial_seed() if seed is None else seed

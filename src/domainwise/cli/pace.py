@@ -21,7 +21,7 @@ def pace(about: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
         from rich.console import Console
         from rich.progress import Progress
 
-        with Progress(console=Console(stderr=True), transient=True) as bars:
+        with Progress(console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()) as bars:
             bar = bars.add_task(about, total=None)
             yield lambda done, total: bars.update(bar, completed=done, total=total)
     else:

@@ -75,6 +75,7 @@ class Bars:
             TextColumn("{task.fields[note]}", markup=False),
             console=Console(stderr=True),
             transient=True,
+            redirect_stdout=sys.stdout.isatty(),  # what goes to a file goes there
         )
         self.all = self.progress.add_task("all trials", total=trials, note="")
         self.tasks: dict[str, Any] = {}
