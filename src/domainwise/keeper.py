@@ -36,6 +36,7 @@ class Keeper:
         self.snapshots = spread(snapshots, trial.steps)
         self.values: dict[str, float] = {}
         self.kept: dict[str, tuple[int, dict[str, Tensor]]] = {}
+        self.recalled: dict[str, dict[str, Any]] = {}  # beside the weights of each
 
     def starts(self, algorithm: Algorithm, data: Domains, inputs: Inputs) -> None:
         self.algorithm = algorithm
@@ -68,31 +69,32 @@ class Keeper:
             return
         if which not in self.values or value > self.values[which]:  # the first of equals, as in selection
             self.values[which] = value
-            self.kept[which] = record["step"], self._weights()
+            self.kept[which], self.recalled[which] = (record["step"], self._weights()), self._recalled()
 
     def write(self, folder: Path) -> None:
         for which, (step, weights) in self.kept.items():
             config = {"step": step, "validation": self.values[which], "which": which}
-            self._save(folder / FOLDERS[which], weights, config)
+            save(folder / FOLDERS[which], weights, {**self.about, **config, **self.recalled[which]})
         if "model" in self.kept and "average" not in self.kept:  # one of an earlier run would be taken for its average
             shutil.rmtree(folder / FOLDERS["average"], ignore_errors=True)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"values": dict(self.values), "kept": dict(self.kept)}
+        return {"values": dict(self.values), "kept": dict(self.kept), "recalled": dict(self.recalled)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.values, self.kept = dict(state["values"]), dict(state["kept"])
+        self.recalled = {which: state.get("recalled", {}).get(which, {}) for which in self.kept}
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.algorithm.net.state_dict().items()}
 
     def _write(self, place: str, weights: dict[str, Tensor], config: dict[str, Any]) -> None:
         assert self.folder is not None
-        self._save(self.folder / place, weights, config)
+        save(self.folder / place, weights, {**self.about, **config, **self._recalled()})
 
-    def _save(self, folder: Path, weights: dict[str, Tensor], config: dict[str, Any]) -> None:
-        recalled = {name: getattr(self.algorithm, name) for name in self.algorithm.recalled}
-        save(folder, weights, {**self.about, **({"recalled": recalled} if recalled else {}), **config})
+    def _recalled(self) -> dict[str, Any]:
+        found = {name: getattr(self.algorithm, name) for name in self.algorithm.recalled}
+        return {"recalled": found} if found else {}
 
     def _value(self, record: Record) -> float:
         if self.trial.selection in ("last", "oracle"):
