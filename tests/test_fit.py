@@ -80,7 +80,7 @@ def test_a_fit_that_was_stopped_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "sentence"),
     [
-        ({"average": "none"}, "training that was stopped and can go on, with other average:"),
+        ({"average": "none"}, "training that has not ended and can go on, with other average:"),
         ({"selection": "last"}, "with other selection:"),
         ({"steps": 21}, "with other steps:"),
         ({"algorithm": "fish"}, "with other algorithm"),

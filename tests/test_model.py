@@ -58,6 +58,32 @@ def test_arm_predicts_in_the_groups_that_it_was_evaluated_in(tmp_path: Path) -> 
     assert dw.load(tmp_path).algorithm.support == 0  # as those that were saved before this was
 
 
+RECALLS = """
+from domainwise.algorithms import Algorithm, algorithm
+
+
+@algorithm
+class Recalls(Algorithm):
+    memory = recalled = ("seen",)
+
+    def prepare(self, batches):
+        self.seen = {value}
+"""
+
+
+def test_an_algorithm_recalls_what_it_says_as_it_was_at_the_step_that_was_kept(tmp_path: Path) -> None:
+    file = tmp_path / "recalls.py"
+    file.write_text(RECALLS.format(value="self.updates"))
+    result = trained(tmp_path / "a", f"{file}:Recalls", selection="validation")
+    model = dw.load(tmp_path / "a")
+    assert model.algorithm.seen == result["selected"]["step"] < 39
+    file.write_text(RECALLS.format(value="batches[0][0]"))
+    result = trained(tmp_path / "b", f"{file}:Recalls")
+    assert result["status"] == "failed"
+    assert "what it recalls must be numbers and texts" in result["message"]
+    assert result["step"] == 0  # not after hours
+
+
 def test_the_averaged_model_is_saved_like_any_other(tmp_path: Path) -> None:
     result = trained(tmp_path, average="ma(start=5)")
     from domainwise.data.splits import split

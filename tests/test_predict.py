@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import subprocess
@@ -13,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from made_data import image_folder, stripes
 from PIL import Image
+from safetensors.torch import save_file
 
 import domainwise as dw
 from domainwise.data.decode import decode, pillow_warnings
@@ -262,6 +265,7 @@ def test_what_cannot_be_done_is_a_sentence(domainwise: Command, model: Path, pho
     (tmp_path / "other" / "best").mkdir(parents=True)
     (tmp_path / "other" / "best" / "config.json").write_text('{"architectures": ["Bert"]}')
     (tmp_path / "mine.csv").write_text("path,domain,label\n")
+    (tmp_path / "longer.csv").write_text("file,class,probability,problem,what I think\n")
     for words, sentence in {
         (model, "empty"): 'there are no images in "empty"',
         (model, "nowhere"): 'there is no file or folder "nowhere"',
@@ -269,10 +273,14 @@ def test_what_cannot_be_done_is_a_sentence(domainwise: Command, model: Path, pho
         ("other", photos): "no model that this version of domainwise can read",
         (model, photos, "-o", "empty"): "empty is a folder",
         (model, photos, "-o", "p.txt"): 'let "p.txt" end in .csv or .json',
-        (model, photos, "-o", "p.csv", "--format", "json"): 'let "p.csv" end in .json',
+        (model, photos, "-o", "p.csv", "--format", "json"): '"p.csv" would be CSV and not --format json',
+        (model, photos, "-o", "p.csv", "--format", "table"): '"p.csv" would be CSV and not --format table',
         (model, photos, "-o", "mine.csv"): "mine.csv holds something other than predictions",
+        (model, photos, "-o", "longer.csv"): "longer.csv holds something other than predictions",
         (model, photos, "-o", "mine.csv/p.csv"): "cannot write mine.csv/p.csv",
         (model, photos, "--which", "best-average"): "kept its best-average one",
+        (model / "best", photos, "--which", "best-average"): "has no averaged weights",
+        (model, photos, "--device", "mps"): 'does not run on "mps"',
     }.items():
         code, out, err = domainwise("predict", *words)
         assert (code, out) == (2, ""), words
@@ -295,3 +303,54 @@ def test_weights_that_are_damaged_are_a_sentence(model: Path, tmp_path: Path) ->
     (tmp_path / "model.safetensors").write_bytes(b"short")
     with pytest.raises(dw.InputError, match="cannot be read"):
         dw.load(tmp_path)
+    save_file({"another": torch.zeros(3)}, tmp_path / "model.safetensors")
+    with pytest.raises(dw.InputError, match="do not fit the network"):
+        dw.load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"trial": dw.load(model).config["trial"]}))
+    with pytest.raises(dw.InputError, match="no model that this version of domainwise can read"):
+        dw.load(tmp_path)
+
+
+NET = """
+from torch import nn
+
+
+def build(channels, classes):
+    return nn.Sequential(nn.Conv2d(channels, 4, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
+"""
+
+
+def test_a_file_that_was_edited_since_the_training_is_told_of(domainwise: Command, photos: Path) -> None:
+    Path("my_net.py").write_text(NET)
+    given = ("--network", "my_net.py:build", "--steps", "4", "--size", "16", "-o", "m", "-q")
+    assert domainwise("fit", "--data", photos, *given)[0] == 0
+    assert domainwise("predict", "m", photos, "-q")[2] == ""
+    Path("my_net.py").write_text(NET.replace("ReLU()", "Threshold(2.0, 0.0)"))
+    code, _, err = domainwise("predict", "m", photos, "-q")
+    assert code == 0
+    assert err.startswith("domainwise: my_net.py has changed since the model in m")
+    with pytest.warns(UserWarning, match=r"my_net\.py has changed"):
+        dw.load("m")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_json_is_json_in_every_encoding(encoding: str, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "dög 😀").mkdir()
+    (tmp_path / "dög 😀" / "a.png").write_bytes(_png())
+    command = [sys.executable, "-m", "domainwise", "predict", model, tmp_path, "--format", "json", "-q"]
+    done = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": encoding})
+    assert json.loads(done.stdout)[0]["file"] == str(tmp_path / "dög 😀" / "a.png")
+
+
+def test_a_link_that_leads_nowhere_costs_its_row_alone(domainwise: Command, model: Path) -> None:
+    Path("a.png").write_bytes(_png())
+    Path("b.png").symlink_to("nowhere.png")
+    code, out, err = domainwise("predict", model, "a.png", "b.png", "--format", "csv")
+    assert (code, len(out.splitlines())) == (1, 3)
+    assert '1 of 2 files cannot be read as images, the first of them "b.png"' in err
+
+
+def _png() -> bytes:
+    content = io.BytesIO()
+    Image.new("RGB", (20, 20), (200, 30, 30)).save(content, "PNG")
+    return content.getvalue()

@@ -147,7 +147,7 @@ def _refuse_another(folder: Path, trial: Trial) -> None:
     asked = [name for name in _TOLD if name != "average" or trial.average != "none" or stopped]
     differ = [name for name in asked if _value(other, name) != _value(trial, name)]
     if differ:
-        what = "a training that was stopped and can go on" if stopped else "another model"
+        what = "a training that has not ended and can go on" if stopped else "another model"
         raise InputError(f"{folder} holds {what}, with other {', '.join(differ)}: give this one a folder of its own")
 
 
@@ -157,7 +157,7 @@ def _refuse_other_snapshots(folder: Path, wanted: frozenset[int]) -> None:
         begun = told_of(checkpoint).get("choices", {}).get("snapshots", len(wanted))
         if begun != len(wanted):
             raise InputError(
-                f"{folder} holds a training that was stopped and can go on, with {begun} snapshots: ask for as many, "
+                f"{folder} holds a training that has not ended and can go on, with {begun} snapshots: ask for as many, "
                 "or give this one a folder of its own"
             )
     finished = (ended(folder) or {}).get("status") == "finished"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, Literal
@@ -94,7 +95,10 @@ class Keeper:
 
     def _recalled(self) -> dict[str, Any]:
         found = {name: getattr(self.algorithm, name) for name in self.algorithm.recalled}
-        return {"recalled": found} if found else {}
+        try:
+            return {"recalled": json.loads(json.dumps(found))} if found else {}
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{self.trial.algorithm}: what it recalls must be numbers and texts: {error}") from error
 
     def _value(self, record: Record) -> float:
         if self.trial.selection in ("last", "oracle"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
 from domainwise.errors import InputError
 from domainwise.network import Network, build
 from domainwise.records import publish, sync
+from domainwise.thirdparty import source_of
 from domainwise.trial import Trial
 from domainwise.weights import save_tensors
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from domainwise.predicting import Prediction
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+NEEDED = {"classes", "channels", "input_size", "mean", "std"}  # of a config.json, beside the trial
 BATCH = 256
 
 
@@ -76,20 +79,43 @@ def load(folder: Path | str, *, device: str = "cpu", which: str = "best") -> Mod
     if not (home / CONFIG).is_file():
         raise InputError(f"{folder} has no saved model: give the folder of a trial that kept its {which} one")
     config, trial = _described(home)
+    if which == "best-average" and config.get("which") != "average":
+        raise InputError(f"{home} has no averaged weights: leave out {which}")
+    _warn_of_edits(trial, home)
     algorithm = algorithm_of(trial)
     net = network_of(trial, algorithm, config["channels"], len(config["classes"]), filled=False)
     algorithm.setup(net.to(device), seed=trial.seed)  # some algorithms predict in their own way
-    algorithm.net.load_state_dict(read(home))
-    for name in algorithm.recalled:
-        setattr(algorithm, name, config.get("recalled", {}).get(name, getattr(algorithm, name)))
+    weights = read(home)
+    try:
+        algorithm.net.load_state_dict(weights)
+    except RuntimeError as error:
+        raise InputError(
+            f"the weights in {home / WEIGHTS} do not fit the network they were saved for: {error}"
+        ) from error
+    for name, value in config.get("recalled", {}).items():
+        if name in algorithm.recalled:
+            setattr(algorithm, name, value)
     return Model(algorithm, config)
+
+
+def _warn_of_edits(trial: Trial, home: Path) -> None:
+    for file, before in ((trial.file, trial.source), (trial.network_file, trial.network_source)):
+        if file and Path(file).is_file() and source_of(file) != before:
+            warnings.warn(
+                f"{Path(file).name} has changed since the model in {home} was trained with it, which may now answer in "
+                "another way: put back what it was, or train again",
+                stacklevel=3,
+            )
 
 
 def _described(folder: Path) -> tuple[dict[str, Any], Trial]:
     """What its config.json says; other programs write files of that name too."""
     try:
         config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        return config, Trial.from_json(config["trial"])
+        trial = Trial.from_json(config["trial"])
+        if not config.keys() >= NEEDED:
+            raise KeyError(*NEEDED - config.keys())
+        return config, trial
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder} holds no model that this version of domainwise can read") from error
 

@@ -188,6 +188,8 @@ def device_named(text: str, *, elsewhere: bool = False) -> str:
         device = torch.device(text)
     except RuntimeError as error:
         raise InputError(f'"{text}" is no device: use cpu, cuda, cuda:1 or auto') from error
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f'domainwise does not run on "{device.type}": use cpu, cuda, cuda:1 or auto')
     if elsewhere:
         return text
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):

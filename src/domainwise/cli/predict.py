@@ -55,6 +55,7 @@ def predict(
 
     from domainwise.cli.job import device_named, threads_for
     from domainwise.cli.pace import pace
+    from domainwise.cli.reading import warnings_in_lines
     from domainwise.data.folders import images_in
     from domainwise.model import load
     from domainwise.predicting import predictions
@@ -62,7 +63,8 @@ def predict(
 
     form = _form(output, format)
     files = images_in(images)
-    loaded = load(model, device=device_named(device), which=which.value)
+    with warnings_in_lines():
+        loaded = load(model, device=device_named(device), which=which.value)
     torch.set_num_threads(threads or threads_for(loaded.config["trial"]["network"]))
     every = loaded.classes if probabilities else ()
     forms = {"csv": as_csv, "json": as_json, "table": as_text(files, loaded.classes)}
@@ -90,9 +92,12 @@ def _form(output: Path | None, format: PredictionFormat | None) -> str:
     with looking():
         if output.is_dir():
             raise InputError(f"{output} is a folder: give a file, as in -o {output / 'predictions.csv'}")
-        if form not in ("csv", "json") or format not in (None, form):
-            wanted = format.value if format in ("csv", "json") else "csv or .json"
-            raise InputError(f'predictions are written as CSV or JSON: let "{output}" end in .{wanted}')
+        if form not in ("csv", "json"):
+            raise InputError(f'predictions are written as CSV or JSON: let "{output}" end in .csv or .json')
+        if format not in (None, form):
+            raise InputError(
+                f'"{output}" would be {form.upper()} and not --format {format.value}: leave out one of both'
+            )
         if output.exists() and not _ours(output):
             raise InputError(f"{output} holds something other than predictions: give another name")
     return form

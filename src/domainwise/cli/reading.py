@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,10 +42,9 @@ def read(text: str, ask: Ask, machine: One) -> tuple[Domains, Settings]:
     settings = ask.settings(benchmark.name if benchmark else "")
     console = Console(stderr=True)
     with (
-        warnings.catch_warnings(record=True) as caught,
+        warnings_in_lines(),
         Progress(console=console, transient=True, disable=machine.quiet or not console.is_terminal) as bars,
     ):
-        warnings.simplefilter("always", UserWarning)
         task = bars.add_task("reading images", total=None)
         data = open_data(
             text,
@@ -55,9 +55,17 @@ def read(text: str, ask: Ask, machine: One) -> tuple[Domains, Settings]:
             progress=lambda n, total: bars.update(task, completed=n, total=total),
             say=None if machine.quiet else lambda sentence: print(sentence, file=sys.stderr),
         )
+    return data, settings
+
+
+@contextmanager
+def warnings_in_lines() -> Iterator[None]:
+    """What is warned of inside is said afterwards, without the place in the code."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
     for warning in caught:
         print(f"domainwise: {warning.message}", file=sys.stderr)
-    return data, settings
 
 
 def assignments(given: Sequence[str] | None) -> dict[str, Any]:

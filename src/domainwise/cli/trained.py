@@ -24,14 +24,15 @@ def trained(
 
     from domainwise.analysis.task import task
     from domainwise.cli.groups import Machine
-    from domainwise.cli.reading import Ask, read
+    from domainwise.cli.reading import Ask, read, warnings_in_lines
     from domainwise.model import load
     from domainwise.trial import Trial
 
     if threads:
         torch.set_num_threads(threads)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    model = load(run, device=device)
+    with warnings_in_lines():
+        model = load(run, device=device)
     trial = Trial.from_json(model.config["trial"])
     same = [] if trial.train_size is None else [f"train_size={trial.train_size}"]  # as decoded for training
     opened, _ = read(data, Ask(size=trial.input_size, set=same, device=device), Machine(cache=cache, quiet=quiet))

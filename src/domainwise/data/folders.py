@@ -97,7 +97,7 @@ def images_in(places: Iterable[str | os.PathLike[str]]) -> list[str]:
     with looking():
         for place in given:
             inside = place.is_dir()
-            if not inside and not place.exists():
+            if not inside and not place.exists() and not place.is_symlink():
                 raise InputError(f"there is no file or folder {quoted(str(place))}")
             for path in (place / below for below in _images_below(str(place), ".", set())) if inside else [place]:
                 found.setdefault(os.path.abspath(path), str(path))  # noqa: PTH100  its ".." is as the user means it

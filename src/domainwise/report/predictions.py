@@ -16,7 +16,8 @@ from domainwise.predicting import Prediction
 from domainwise.records import finite
 
 COLUMNS = ("file", "class", "probability", "problem")
-BEGINNINGS = (",".join(COLUMNS), '[\n{"file": ')  # of what is written here
+HEAD = ",".join(COLUMNS)
+BEGINNINGS = (f"{HEAD}\n", f"{HEAD},probability ", f'{HEAD},"probability ', '[\n{"file": ')  # of what is written here
 MOST = 20  # classes that are named in a summary
 
 Lines = Callable[[Iterable[Prediction], Sequence[str]], Iterator[str]]
@@ -44,7 +45,7 @@ def as_json(predictions: Iterable[Prediction], classes: Sequence[str] = ()) -> I
         if classes:
             values = _all(one, classes)
             about["probabilities"] = None if one.problem else dict(zip(classes, values, strict=True))
-        yield between + json.dumps(finite(about), ensure_ascii=False, allow_nan=False)
+        yield between + json.dumps(finite(about), allow_nan=False)
         between = ",\n"
     yield "\n]\n"
 
