@@ -101,9 +101,9 @@ def repeated(first: Path, second: Path) -> str:
         f"\nAt the selected step two runs of one seed are {fmean(map(abs, apart)):.1f} points apart on average and "
         f"{max(map(abs, apart)):.1f} at most; their means over training {fmean(map(abs, means)):.1f} and "
         f"{max(map(abs, means)):.1f}. The second runs are better by {fmean(apart):+.1f} at the selected step, p = "
-        f"{sign_flip(apart):.2g}, and by {fmean(means):+.1f} in the mean, p = {sign_flip(means):.2g} (two-sided sign-flip "
-        f"permutation tests over {len(apart)} pairs). So a seed names the splits and the draws, but not the outcome. A "
-        "difference of a few points between two algorithms with few seeds says little.\n"
+        f"{sign_flip(apart):.2g}, and by {fmean(means):+.1f} in the mean, p = {sign_flip(means):.2g} (two-sided "
+        f"sign-flip permutation tests over {len(apart)} pairs). So a seed names the splits and the draws, but not the "
+        "outcome. A difference of a few points between two algorithms with few seeds says little.\n"
     )
     head = "| algorithm | unseen | seed | selected | again | mean | again |"
     return "\n".join(
