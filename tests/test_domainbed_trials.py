@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from domainwise.domainbed import convert, export, read, tables
 from domainwise.domainbed.names import algorithm_of
 from domainwise.errors import InputError
 from domainwise.records import append
+from domainwise.report.selecting import table_by
 from domainwise.report.tables import accuracy_table
 from domainwise.trial import Trial
 
@@ -147,6 +150,43 @@ def test_what_diverged_is_not_exported_and_nothing_is_overwritten(ours: Study, t
         export([one for one in ours.outcomes if one.result["status"] == "diverged"], tmp_path / "none")
 
 
+def test_domainbeds_tools_give_our_numbers_where_a_trial_may_not_stop_at_every_evaluation(tmp_path: Path) -> None:
+    """PACS, evaluated every 100 updates and selected on every 300th."""
+    found = Results.open(Path(__file__).parents[1] / "results" / "pacs").outcomes
+    folders = export([one for one in found if not one.averaged], tmp_path / "theirs")
+    theirs = table(tables(read(tmp_path / "theirs")), "validation", "PACS")
+    assert {name: cells[-1].text() for name, cells in theirs.rows.items()} == {
+        "ERM": "81.6", "Fish": "81.1", "arith": "80.5",
+    }  # fmt: skip
+    first = json.loads((folders[0] / "results.jsonl").read_text().splitlines()[1])
+    assert (first["step"], first["args"]["checkpoint_freq"]) == (300, 300)
+
+
+def test_every_rule_averages_over_the_same_targets_as_domainbed_where_pairs_were_held_out_too(tmp_path: Path) -> None:
+    study, dice = Ours(tmp_path / "ours", ("art_painting", "cartoon", "photo", "sketch")), random.Random(0)
+    singles = [(name,) for name in study.domains]
+    for targets, seed in product([*singles, *combinations(study.domains, 2)], range(2)):
+        study.add("erm", 0.5 + 0.4 * dice.random(), targets, seed, data="pacs")
+    export(study.outcomes, tmp_path / "theirs")
+    made = tables(read(tmp_path / "theirs"))
+    for rule in ("validation", "oracle", "leave-one-out"):
+        ours = table_by(study.outcomes, rule)
+        assert ours.columns == (*study.domains, "Avg", "validation")
+        expected = [cell.mean for cell in table(made, rule, "PACS").rows["ERM"]]
+        assert [cell.mean for cell in ours.rows[0].cells[:5]] == pytest.approx(expected)
+    usual = accuracy_table(study.outcomes)
+    assert [cell.mean for cell in usual.rows[0].cells] == [
+        cell.mean for cell in table_by(study.outcomes, "validation").rows[0].cells
+    ]
+    assert "hold out several domains at once" in usual.caption
+    assert "several trials" not in usual.caption
+
+
+def test_two_domains_that_are_only_held_out_together_have_a_column(tmp_path: Path) -> None:
+    study = Study(tmp_path).add(targets=("0", "75")).add(targets=("15",))
+    assert accuracy_table(study.outcomes).columns == ("0+75", "15", "Avg", "validation")
+
+
 def test_an_averaged_model_is_exported_as_a_run_of_its_own(ours: Study, tmp_path: Path) -> None:
     outcome = ours.outcomes[0]
     last = outcome.records()[-1]
@@ -207,6 +247,8 @@ def test_the_command_prints_tables_and_remarks_apart(
     assert "36 runs not among them" in end.stderr
     back = command("export-domainbed", tmp_path / "ours", "-o", tmp_path / "back")
     assert back.stderr == f"24 runs in {tmp_path / 'back'}\n"
+    Study(tmp_path / "pooled").add(selection="pooled").add(seed=1)
+    assert "1 chose by a rule" in command("export-domainbed", tmp_path / "pooled", "-o", tmp_path / "other").stderr
     quiet = command("import-domainbed", tmp_path / "back", "-q", "--format", "json")
     assert quiet.stderr == ""
     assert len(json.loads(quiet.stdout)["tables"]) == 6

@@ -2,12 +2,13 @@
 
 A line has ``env{i}_in_acc`` where the main part was evaluated: without ``--evaluate-all`` that is the target's alone,
 and no selection method of DomainBed asks for a source's. ``epoch`` is left out for the same reason: it needs the sizes
-of all parts.
+of all parts. DomainBed chooses among all lines there are, so those are written that the trial itself could choose.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from domainwise.domainbed.names import algorithm_of, dataset_of
 from domainwise.errors import InputError
 from domainwise.records import Record, finite
 from domainwise.results import Outcome
-from domainwise.select import Run
+from domainwise.select import Run, eligible
 
 PARTS = {"main": "in", "holdout": "out"}
 
@@ -57,7 +58,7 @@ def _lines(outcome: Outcome, draw: int) -> Iterator[dict[str, Any]]:
     trial, step, seconds = outcome.trial, -1, 0.0
     hparams: dict[str, Any] = {"batch_size": trial.batch, "resnet_dropout": trial.dropout, **trial.hyperparameters}
     draw = hparams.pop("hparams_seed", draw)  # a trial that came from DomainBed keeps its own
-    for record in outcome.records():
+    for record in eligible(outcome.records(), trial):
         domains = list(record["domains"])
         yield {
             "args": _args(outcome, domains, draw),
@@ -74,7 +75,7 @@ def _args(outcome: Outcome, domains: Sequence[str], draw: int) -> dict[str, Any]
     trial = outcome.trial
     return {
         "algorithm": algorithm_of(trial),
-        "checkpoint_freq": trial.evaluate_every,
+        "checkpoint_freq": math.lcm(trial.evaluate_every, trial.select_every),
         "dataset": dataset_of(trial),
         "domains": domains,  # not DomainBed's, which knows its domains by number
         "holdout_fraction": trial.holdout,

@@ -78,7 +78,7 @@ READ = 1000  # trials whose records and counts are read for one page, which show
 
 def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     grid = arrange(outcomes)
-    table = table_of(grid, len(outcomes))
+    table = table_of(grid, outcomes)
     some = sample(grid, READ)
     drawn = figures.legible(some, table)
     return {

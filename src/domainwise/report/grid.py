@@ -42,11 +42,26 @@ def _pieces(name: str) -> list[str | int]:
     return [int(piece) if at % 2 else piece for at, piece in enumerate(re.split(r"(\d+)", name))]
 
 
+def tabled(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Without trials that hold out several domains, each of which is held out alone too.
+
+    They serve a choice (leave-one-domain-out); a mean over them and the others would count their domains twice, with
+    models of fewer sources.
+    """
+    alone = {(one.trial.data, one.trial.targets[0]) for one in outcomes if len(one.trial.targets) == 1}
+    return [
+        one
+        for one in outcomes
+        if len(one.trial.targets) < 2 or not alone.issuperset((one.trial.data, name) for name in one.trial.targets)
+    ]
+
+
 def arrange(outcomes: Sequence[Outcome]) -> Grid:
-    """Every algorithm on every target; the group is empty where nothing was run.
+    """Every algorithm on every target that has a column (see :func:`tabled`); the group is empty where nothing was run.
 
     Where a seed has several trials, as in a search, the one with the best validation accuracy counts.
     """
+    outcomes = tabled(outcomes)
     several = len({outcome.trial.data for outcome in outcomes}) > 1
     cells: dict[tuple[str, str], dict[int, Outcome]] = {}
     for outcome in sorted(outcomes, key=_standing):  # the best comes last and stays

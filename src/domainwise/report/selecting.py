@@ -20,7 +20,7 @@ NEEDS = {
 def table_by(outcomes: Sequence[Outcome], name: str) -> Table:
     """Accuracies at the steps, and of the draws, that the rule chooses from the records."""
     found = reselected(outcomes, name)
-    return table_of(arrange(found), len(found), how=f"at the step and of the draw chosen by {rule(name).title}")
+    return table_of(arrange(found), found, how=f"at the step and of the draw chosen by {rule(name).title}")
 
 
 def reselected(outcomes: Sequence[Outcome], name: str) -> list[Outcome]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from domainwise.errors import InputError, closest
 from domainwise.report import formats
-from domainwise.report.grid import Grid, Group, accuracy, arrange, label, losses, most_seeds, target
+from domainwise.report.grid import Grid, Group, accuracy, arrange, label, losses, most_seeds, tabled, target
 from domainwise.results import Outcome
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ def percent(fraction: float) -> str:
 
 def accuracy_table(outcomes: Sequence[Outcome]) -> Table:
     """Mean target accuracy of every algorithm on every target, with the standard error over seeds."""
-    return table_of(arrange(outcomes), len(outcomes))
+    return table_of(arrange(outcomes), outcomes)
 
 
-def table_of(grid: Grid, trials: int, how: str = "at the step chosen on the source domains") -> Table:
-    """The same of outcomes that are arranged already; ``trials`` is how many there were, ``how`` they were selected."""
+def table_of(grid: Grid, outcomes: Sequence[Outcome], how: str = "at the step chosen on the source domains") -> Table:
+    """The same of outcomes that are arranged already; ``how`` says how they were selected."""
     seeds = most_seeds(grid)
     rows = [
         Row(name, (*cells, _average(cells), _validation(groups)))
@@ -101,7 +101,7 @@ def table_of(grid: Grid, trials: int, how: str = "at the step chosen on the sour
         for cells in [tuple(_cell(group, seeds) for group in groups.values())]
     ]
     targets = tuple(next(iter(grid.values()), {}))
-    return Table((*targets, "Avg", "validation"), _ranked(rows), _caption(rows, trials, grid, how))
+    return Table((*targets, "Avg", "validation"), _ranked(rows), _caption(rows, outcomes, grid, how))
 
 
 def _cell(group: Group, seeds: int) -> Cell:
@@ -166,7 +166,7 @@ def marked(column: Sequence[Cell]) -> tuple[Cell, ...]:
     return tuple(replace(cell, rank=rank if rank < 3 else 0) for cell, rank in zip(column, ranks, strict=True))
 
 
-def _caption(rows: Sequence[Row], trials: int, grid: Grid, how: str) -> str:
+def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid, how: str) -> str:
     if not rows:
         return "No trial has come to an end yet."
     most = max(cell.n for row in rows for cell in row.cells[:-2])
@@ -176,8 +176,11 @@ def _caption(rows: Sequence[Row], trials: int, grid: Grid, how: str) -> str:
         said.append(f"± is the standard error over {most} seeds." if most > 1 else "One seed each, hence no errors.")
     if any(cell.lost for row in rows for cell in row.cells):
         said.append("Seeds that diverged or failed are left out, and what they leave behind is never marked as best.")
-    if sum(map(len, groups)) < trials:
+    trials = tabled(outcomes)
+    if sum(map(len, groups)) < len(trials):
         said.append("Where a seed has several trials, the one with the best validation accuracy counts.")
+    if len(trials) < len(outcomes):
+        said.append("Trials that hold out several domains at once serve leave-one-out selection and have no column.")
     return " ".join(said)
 
 
