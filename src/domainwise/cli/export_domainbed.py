@@ -30,8 +30,5 @@ def export_domainbed(
         print(f"{len(written)} run{'s' * (len(written) != 1)} in {output}{lost}", file=sys.stderr)
         others = sum(one.trial.selection in ("pooled", "last") or one.trial.test == "all" for one in found)
         if others:
-            print(
-                f"domainwise: {others} chose by a rule, or were tested on a part, that DomainBed has not: its tools print "
-                "other numbers for them",
-                file=sys.stderr,
-            )
+            told = "chose by a rule, or were tested on a part, that DomainBed has not"
+            print(f"domainwise: {others} {told}: its tools print other numbers for them", file=sys.stderr)
