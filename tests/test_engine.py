@@ -12,6 +12,7 @@ from domainwise.api import Results, prepare
 from domainwise.results import Outcome
 from domainwise.settings import resolve
 from domainwise.sweep.engine import Engine
+from domainwise.sweep.plan import seeds_of
 
 DATA = stripes()
 SHORT = {"targets": "c", "seeds": 2, "steps": 8}
@@ -177,6 +178,28 @@ def test_the_default_folder_is_shared_by_what_belongs_in_one_table() -> None:
 
     assert folder("erm") == folder("arith,fish") == folder("erm", seeds=1)
     assert folder("erm") != folder("erm", steps=7)
+
+
+@pytest.mark.parametrize(
+    ("given", "seeds"),
+    [
+        (3, [0, 1, 2]),
+        ("3", [0, 1, 2]),
+        ("5-5", [5]),
+        ("100-102,7, 101", [100, 101, 102, 7]),
+        ([4, 9, 4], [4, 9]),
+    ],
+)
+def test_seeds_are_how_many_or_which(given: object, seeds: list[int]) -> None:
+    assert seeds_of(given) == seeds
+
+
+@pytest.mark.parametrize(
+    "given", ["", ",", "-3", "7-3", "a", "1-2-3", "1.5", 10**9, "1-1000000000", [], [-1], [1.0], True]
+)
+def test_seeds_that_cannot_be_are_a_sentence(given: object) -> None:
+    with pytest.raises(InputError, match=r"seeds"):
+        seeds_of(given)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.execute import Watch
 from domainwise.sweep.folder import opened
 from domainwise.sweep.pack import Many
-from domainwise.sweep.plan import plan, targets_of
+from domainwise.sweep.plan import plan, seeds_of, targets_of
 from domainwise.sweep.status import write_plan
 from domainwise.trial import Trial
 
@@ -67,7 +67,7 @@ def prepare(
     algorithms: str | Sequence[str],
     *,
     targets: str | Sequence[str] = "all",
-    seeds: int | Sequence[int] = 3,
+    seeds: int | str | Sequence[int] = 3,
     settings: Settings | None = None,
     average: str = "none",
     draws: int = 1,
@@ -78,12 +78,9 @@ def prepare(
     settings = settings or resolve(benchmark=data.name, device="cpu")
     average = repr(averager(average)) if average != "none" else average
     specs = parse(algorithms if isinstance(algorithms, str) else ",".join(algorithms))
-    if isinstance(seeds, int) and seeds < 1:
-        raise InputError(f"seeds says how many, so 1 or more, got {seeds}")
     if draws < 1:
         raise InputError(f"draws says how many, the defaults among them, so 1 or more, got {draws}")
-    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    trials = plan(data, specs, targets_of(data, targets), numbers, settings, average, draws)
+    trials = plan(data, specs, targets_of(data, targets), seeds_of(seeds), settings, average, draws)
     return Comparison(data, tuple(trials), Path(output) if output else default_folder(command, trials[0]))
 
 
@@ -100,7 +97,7 @@ def compare(
     algorithms: str | Sequence[str],
     *,
     targets: str | Sequence[str] = "all",
-    seeds: int | Sequence[int] = 3,
+    seeds: int | str | Sequence[int] = 3,
     preset: str = "quick",
     set: Mapping[str, Any] | None = None,
     average: str = "none",
@@ -122,7 +119,7 @@ def compare(
 
     What was computed before in the same output folder is not computed again. ``settings`` are those of the preset
     (steps, batch, network, weights, dropout, ...); ``set`` takes them too, and hyperparameters for all algorithms that
-    have them; ``seeds`` is how many, or which; ``draws`` above 1 searches at random beside the defaults; ``average``
+    have them; ``seeds`` is how many, or which ("100-107"); ``draws`` above 1 searches at random beside the defaults; ``average``
     is an averager such as "swad", reported beside the model; ``keep`` and ``snapshots`` say which models stay (see
     :class:`~domainwise.keeper.Keeper`); ``evaluate_all`` evaluates what the sources are trained on too; ``timeout``
     ends a trial that takes more seconds.

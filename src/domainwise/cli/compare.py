@@ -10,7 +10,7 @@ def compare(
     algorithms: o.Algorithms,
     *,
     targets: o.Targets = "all",
-    seeds: o.Seeds = 3,
+    seeds: o.Seeds = "3",
     preset: o.Preset = "quick",
     choices: Choices,
     beside: Beside,

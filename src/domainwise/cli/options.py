@@ -37,7 +37,7 @@ Data = Annotated[
 ]  # fmt: skip
 Algorithms = Annotated[str, typer.Option(help="Such as erm,fish or arith(inner_steps=3) or my_idea.py:MyIdea; or all.")]
 Targets = Annotated[str, typer.Option(help="Domains to hold out, one after the other: a,b or all; a+b at once.")]
-Seeds = Annotated[int, typer.Option(help="How many seeds.")]
+Seeds = Annotated[str, typer.Option(metavar="N|A-B", help="How many seeds, or which: 3, or 100-107 or 4,9.")]
 Preset = Annotated[str, typer.Option(help="quick, domainbed or swad: see domainwise presets.", metavar="NAME")]
 Network = Annotated[
     str | None, typer.Option(metavar="NAME", help="small, mnist, a timm backbone such as resnet50, or my_net.py:build.")

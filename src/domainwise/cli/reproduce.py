@@ -44,7 +44,7 @@ def reproduce(
     targets: Annotated[
         str | None, typer.Option(metavar="A,B", help="Domains to hold out; all if none is named, of digits 0,75.")
     ] = None,
-    seeds: o.Seeds = 3,
+    seeds: o.Seeds = "3",
     per_domain: Annotated[bool, typer.Option("--per-domain", help="Tables 1 and 4 with a column per domain.")] = False,
     error: Annotated[Error, typer.Option(help="What ± is: as DomainBed prints it, or as the paper says.")] = (
         Error.standard_error

@@ -14,7 +14,7 @@ def sweep(
     algorithms: o.Algorithms,
     *,
     targets: o.Targets = "all",
-    seeds: o.Seeds = 3,
+    seeds: o.Seeds = "3",
     draws: Annotated[
         int, typer.Option(min=1, help="Hyperparameters of each: the defaults, and DomainBed's random search.")
     ] = 20,

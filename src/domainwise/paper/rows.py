@@ -36,7 +36,7 @@ class Wish:
 
     algorithms: tuple[str, ...] = ()  # none is all of them
     targets: str = "all"
-    seeds: int = 3
+    seeds: int | str = 3
     per_domain: bool = False
     error: str = "standard-error"
     given: Mapping[str, Any] = field(default_factory=dict)  # hyperparameters for all algorithms that have them

@@ -122,6 +122,34 @@ def targets_of(data: Domains, text: str | Sequence[str]) -> list[tuple[str, ...]
     return list(dict.fromkeys(found))
 
 
+MOST_SEEDS = 10_000
+
+
+def seeds_of(given: int | str | Sequence[int]) -> list[int]:
+    """Which seeds to run: 3 or "3" are the first three, "100-107,200" and [100, 101] name them."""
+    text = given.strip() if isinstance(given, str) else given
+    if isinstance(text, str) and not text.isdecimal():
+        return list(dict.fromkeys(seed for word in text.split(",") for seed in _span(word.strip())))
+    if isinstance(text, str | int):
+        many = int(text)
+        if isinstance(text, bool) or not 1 <= many <= MOST_SEEDS:
+            raise InputError(f"seeds says how many, so 1 to {MOST_SEEDS}, or which, such as 100-107: got {given}")
+        return list(range(many))
+    if not text or any(isinstance(seed, bool) or not isinstance(seed, int) or seed < 0 for seed in text):
+        raise InputError(f"seeds that are named are whole numbers from 0 up, got {given!r}")
+    return list(dict.fromkeys(text))
+
+
+def _span(word: str) -> range:
+    first, dash, last = word.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise InputError(f'cannot read the seeds "{word}": write how many, such as 3, or which, such as 100-107,200')
+    span = range(int(first), int(last or first) + 1)
+    if not 1 <= len(span) <= MOST_SEEDS:
+        raise InputError(f'the seeds "{word}" are {len(span)}: name 1 to {MOST_SEEDS} of them, the smaller one first')
+    return span
+
+
 def _together(data: Domains, word: str) -> tuple[str, ...]:
     if word in data.names:  # a domain may have a plus in its name
         return (word,)
