@@ -119,10 +119,10 @@ def compare(
 
     What was computed before in the same output folder is not computed again. ``settings`` are those of the preset
     (steps, batch, network, weights, dropout, ...); ``set`` takes them too, and hyperparameters for all algorithms that
-    have them; ``seeds`` is how many, or which ("100-107"); ``draws`` above 1 searches at random beside the defaults; ``average``
-    is an averager such as "swad", reported beside the model; ``keep`` and ``snapshots`` say which models stay (see
-    :class:`~domainwise.keeper.Keeper`); ``evaluate_all`` evaluates what the sources are trained on too; ``timeout``
-    ends a trial that takes more seconds.
+    have them; ``seeds`` is how many, or which ("100-107"); ``draws`` above 1 searches at random beside the defaults;
+    ``average`` is an averager such as "swad", reported beside the model; ``keep`` and ``snapshots`` say which models
+    stay (see :class:`~domainwise.keeper.Keeper`); ``evaluate_all`` evaluates what the sources are trained on too;
+    ``timeout`` ends a trial that takes more seconds.
     """
     chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
     comparison = prepare(
