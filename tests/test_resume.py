@@ -338,7 +338,9 @@ def test_snapshots_are_models_spread_over_training(tmp_path: Path) -> None:
     last, final = (dw.load(tmp_path / place).algorithm.net.state_dict() for place in ("models/19", "snapshots/19"))
     assert all(torch.equal(last[key], final[key]) for key in final)
     assert spread(3, 300) == {99, 199, 299}
-    assert spread(5, 3) == {0, 1, 2}
+    assert spread(3, 3) == {0, 1, 2}
+    with pytest.raises(InputError, match="from 0 to the 3 updates, got 5"):
+        spread(5, 3)
 
 
 def test_the_room_that_is_asked_for_is_enough_and_not_far_too_much(tmp_path: Path) -> None:

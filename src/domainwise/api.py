@@ -14,13 +14,14 @@ from domainwise.averaging import averager
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.fitting import fit as fit
-from domainwise.keeper import Keep
+from domainwise.keeper import Keep, spread
+from domainwise.machine import device_named
 from domainwise.report.study import Results as Results
 from domainwise.results import Outcome, ended, variants
 from domainwise.settings import Settings, resolve
 from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.execute import Watch
-from domainwise.sweep.folder import opened
+from domainwise.sweep.folder import opened, refuse_file
 from domainwise.sweep.pack import Many
 from domainwise.sweep.plan import plan, seeds_of, targets_of
 from domainwise.sweep.status import write_plan
@@ -81,6 +82,8 @@ def prepare(
     if draws < 1:
         raise InputError(f"draws says how many, the defaults among them, so 1 or more, got {draws}")
     trials = plan(data, specs, targets_of(data, targets), seeds_of(seeds), settings, average, draws)
+    if output:
+        refuse_file(Path(output))
     return Comparison(data, tuple(trials), Path(output) if output else default_folder(command, trials[0]))
 
 
@@ -124,7 +127,9 @@ def compare(
     stay (see :class:`~domainwise.keeper.Keeper`); ``evaluate_all`` evaluates what the sources are trained on too;
     ``timeout`` ends a trial that takes more seconds.
     """
+    device = device_named(device)
     chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
+    spread(snapshots, chosen.steps)
     comparison = prepare(
         data, algorithms, targets=targets, seeds=seeds, settings=chosen, average=average, draws=draws, output=output
     )

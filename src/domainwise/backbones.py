@@ -42,6 +42,12 @@ def backbone(
     return model
 
 
+def check_name(name: str, *, pretrained: bool = False) -> None:
+    """That timm, or this package, knows a network of that name."""
+    architecture, _, tag = name.partition(".")
+    _bottlenecked(architecture, pretrained) if tag == "v1" else _known(name)
+
+
 def _known(name: str) -> str:
     timm = import_timm()
     architecture, _, tag = name.partition(".")

@@ -18,10 +18,11 @@ from domainwise.checkpoint import saved, told_of
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.keeper import spread
+from domainwise.machine import bearable, device_named
 from domainwise.model import CONFIG, Model, load
-from domainwise.settings import Settings, resolve
+from domainwise.settings import Settings, resolve, whole
 from domainwise.sweep.execute import Watch, execute, models_in
-from domainwise.sweep.folder import check_contents, ended, is_ours
+from domainwise.sweep.folder import check_contents, ended, is_ours, refuse_file
 from domainwise.sweep.plan import plan
 from domainwise.trial import Trial
 
@@ -53,7 +54,7 @@ class Fitting:
         """Train, from where it was stopped if it was, and return the result, good or bad."""
         _refuse_other_snapshots(self.folder, spread(snapshots, self.trial.steps))
         before = torch.get_num_threads()
-        torch.set_num_threads(threads)
+        torch.set_num_threads(bearable("threads", threads))
         try:
             return execute(
                 self.trial, self.data, self.folder, device=device, fast=fast, snapshots=snapshots, watch=watch
@@ -92,6 +93,8 @@ def fitting(
     if settings.selection in LOOKS_AT_TARGETS:
         raise InputError(f'selection="{settings.selection}" looks at a target, and fit holds none out: use validation')
     average = repr(averager(average)) if average != "none" else average
+    if not whole(seed, least=0):
+        raise InputError(f"a seed is a whole number from 0 up, got {seed!r}")
     (trial,) = plan(data, specs, [()], [seed], settings, average)
     folder = Path(output).expanduser() if output else _own_folder(trial)
     _refuse_another(folder, trial)
@@ -120,6 +123,7 @@ def fit(
     will do elsewhere is what :func:`domainwise.compare` estimates. The other arguments are those of ``compare``; with
     ``average`` the averaged weights are the model.
     """
+    device = device_named(device)
     chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
     made = fitting(data, algorithm, seed=seed, settings=chosen, average=average, output=output)
     result = made.run(device=device, threads=threads, snapshots=snapshots, watch=watch or (lambda trial, event: None))
@@ -129,10 +133,9 @@ def fit(
 
 def _refuse_another(folder: Path, trial: Trial) -> None:
     """A model that took hours is not replaced by one with other settings."""
+    refuse_file(folder)
     if is_ours(folder) or is_ours(folder.absolute().parent.parent):  # whose tables have no place for it
         raise InputError(f"{folder} belongs to a comparison: give the model a folder of its own")
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file: give the model a folder of its own")
     check_contents(folder, "trial.json")
     if not (folder / "trial.json").is_file():
         return

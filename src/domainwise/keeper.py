@@ -16,6 +16,7 @@ from domainwise.errors import InputError
 from domainwise.model import fingerprint, save
 from domainwise.records import Record
 from domainwise.select import pooled_validation, validation
+from domainwise.settings import whole
 from domainwise.trial import Trial
 
 FOLDERS = {"model": "best", "average": "best-average"}
@@ -115,6 +116,6 @@ def checked(keep: Keep) -> Keep:
 
 def spread(count: int, steps: int) -> frozenset[int]:
     """``count`` steps at equal distances, the last of which is the last."""
-    if count < 0:
-        raise InputError(f"snapshots says how many models to keep, so 0 or more, got {count}")
+    if not whole(count, least=0) or count > steps:
+        raise InputError(f"snapshots is how many models to keep, from 0 to the {steps:,} updates, got {count!r}")
     return frozenset(max(0, round(k * steps / count) - 1) for k in range(1, count + 1))

@@ -19,6 +19,7 @@ from torch import Tensor
 from domainwise.algorithms import Algorithm, Spec
 from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
 from domainwise.errors import InputError
+from domainwise.machine import device_named
 from domainwise.network import Network, build
 from domainwise.records import publish, sync
 from domainwise.thirdparty import source_of
@@ -74,7 +75,7 @@ class Model:
 
 def load(folder: Path | str, *, device: str = "cpu", which: str = "best") -> Model:
     """The model of a trial's folder; ``which`` is "best", or "best-average" where weights were averaged beside it."""
-    folder = Path(folder)
+    device, folder = device_named(device), Path(folder)
     home = folder if (folder / CONFIG).is_file() else folder / which
     if not (home / CONFIG).is_file():
         raise InputError(f"{folder} has no saved model: give the folder of a trial that kept its {which} one")

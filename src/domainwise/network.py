@@ -153,6 +153,19 @@ def build(
     return net.train()
 
 
+def check_name(name: str, *, pretrained: bool = False) -> None:
+    """That there is such a network, and pretrained weights for it, without making it."""
+    own = _OWN.fullmatch(name)
+    if own:
+        _function(own)
+    if pretrained and (own or name in UNTRAINED):
+        raise _no_weights(name)
+    if not own and name not in UNTRAINED:
+        from domainwise.backbones import check_name as check_backbone
+
+        check_backbone(name, pretrained=pretrained)
+
+
 def network_source(name: str) -> str:
     """The hash of a third party's file, which with the name says what the network is; "" for one of ours."""
     own = _OWN.fullmatch(name)
@@ -172,17 +185,26 @@ def _fill(featurizer: nn.Module, name: str, pretrained: bool, weights: Path | No
 
         fill(featurizer, read_weights(weights), weights, name)
     elif pretrained:
-        raise InputError(f"there are no pretrained weights for {name}: pass a file of your own with --weights FILE")
+        raise _no_weights(name)
+
+
+def _no_weights(name: str) -> InputError:
+    return InputError(f"there are no pretrained weights for {name}: pass a file of your own with --weights FILE")
+
+
+def _function(written: re.Match[str]) -> Callable[..., object]:
+    file, function = Path(written["file"]), written["function"]
+    module = module_of(file)
+    make = getattr(module, function, None)
+    if callable(make):
+        return make  # type: ignore[no-any-return]
+    known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+    raise InputError(f'{file.name} has no function "{function}": {closest(function, known) if known else "none"}')
 
 
 def _own(written: re.Match[str], images: tuple[int, int, int], classes: int) -> Network:
-    file, function = Path(written["file"]), written["function"]
-    name = f"{file.name}:{function}"
-    module = module_of(file)
-    make = getattr(module, function, None)
-    if not callable(make):
-        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise InputError(f'{file.name} has no function "{function}": {closest(function, known) if known else "none"}')
+    name = f"{Path(written['file']).name}:{written['function']}"
+    make = _function(written)
     try:
         made = make(images[0], classes)
     except Exception as error:

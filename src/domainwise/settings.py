@@ -5,7 +5,8 @@ Precedence: preset < network < benchmark < device < given by the user. A preset 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -39,26 +40,51 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "evaluate_every", "select_every", "input_size"):
-            if not _whole(getattr(self, name)):
-                raise InputError(f"{name} must be a whole number from 1 up, got {getattr(self, name)!r}")
-        if self.train_size != "original" and not _whole(self.train_size):
-            raise InputError(f'train_size must be a whole number from 1 up or "original", got {self.train_size!r}')
-        if not 0 < self.holdout < 1:
-            raise InputError(f"holdout must be between 0 and 1, got {self.holdout}")
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise InputError(f'{name} must be one of {", ".join(known)}, got "{getattr(self, name)}"')
+        check({name: getattr(self, name) for name in (*CHECKS, *CHOICES)})
 
     def given_to_all(self) -> dict[str, Any]:
         """Hyperparameters that are not written beside an algorithm."""
         return {"lr": self.lr, "weight_decay": self.weight_decay, **self.hyperparameters}
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+MOST = 10**9  # of anything that is counted: more is a slip of the finger
+WIDEST = 16_384  # pixels on a side
 
 
+def whole(value: object, least: int = 1, most: int = MOST) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def number(value: object) -> bool:
+    """Whether it is a finite number, which neither True nor nan is."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable() and value.strip() == value != ""
+
+
+def _one_of_two(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+Check = tuple[Callable[[Any], bool], str]
+CHECKS: dict[str, Check] = {
+    **dict.fromkeys(("network", "weights"), (_text, "a name or a file")),
+    **dict.fromkeys(("freeze_batch_norm", "balanced"), (_one_of_two, "True or False")),
+    **dict.fromkeys(
+        ("steps", "batch", "evaluate_every", "select_every"), (whole, f"a whole number from 1 up to {MOST:,}")
+    ),
+    "input_size": (lambda size: whole(size, most=WIDEST), f"a whole number from 1 up to {WIDEST:,}"),
+    "train_size": (
+        lambda size: size == "original" or whole(size, most=WIDEST),
+        f'a whole number from 1 up to {WIDEST:,} or "original"',
+    ),
+    "dropout": (lambda share: number(share) and 0 <= share < 1, "a number from 0 up, below 1"),
+    "holdout": (lambda share: number(share) and 0 < share < 1, "between 0 and 1"),
+    "lr": (lambda rate: number(rate) and rate > 0, "a number above 0"),
+    "weight_decay": (lambda rate: number(rate) and rate >= 0, "a number from 0 up"),
+}
 CHOICES = {
     "augment": ("none", "flip", "domainbed"),
     "validation": ("plain", "augmented"),
@@ -66,6 +92,17 @@ CHOICES = {
     "selection": ("validation", "pooled", "oracle", "last"),
     "precision": ("fp32", "tf32", "bf16"),
 }
+
+
+def check(values: Mapping[str, Any]) -> None:
+    """Refuse the first value that its setting cannot have."""
+    for name, value in values.items():
+        fits, what = CHECKS.get(name, (lambda _: True, ""))
+        if not fits(value):
+            raise InputError(f"{name} must be {what}, got {value!r}")
+        if name in CHOICES and value not in CHOICES[name]:
+            raise InputError(f'{name} must be one of {", ".join(CHOICES[name])}, got "{value}"')
+
 
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
@@ -139,9 +176,10 @@ def resolve(
 
     Low precision is for GPUs: on a CPU it is slow, and taken only where it is asked for.
     """
-    if preset not in PRESETS:
+    if not isinstance(preset, str) or preset not in PRESETS:
         raise InputError(f'there is no preset "{preset}": {closest(preset, PRESETS)}')
-    given = {name: value for name, value in (given or {}).items() if value is not None}
+    given = given or {}
+    check(given)
     of_benchmark = BENCHMARKS[preset].get(benchmark, {})
     own = {f.name for f in fields(Settings)} - {"hyperparameters", "origins"}
     layers: list[tuple[str, Mapping[str, Any]]] = [

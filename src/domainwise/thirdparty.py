@@ -13,15 +13,22 @@ from domainwise.errors import InputError
 
 def source_of(file: Path | str) -> str:
     """What a file says, as a hash; an edited file is another algorithm, or another network."""
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return hashlib.sha256(_content(Path(file))).hexdigest()
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {file}") from error
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
 
 
 def module_of(file: Path) -> ModuleType:
     """The file, run once for each of its contents."""
-    if not file.is_file():
-        raise InputError(f"there is no file {file}")
     # Under a name of its own, so that two files of one name, or an edited one, do not stand in for each other.
-    name = f"_domainwise_{file.stem}_{hashlib.sha256(str(file).encode() + file.read_bytes()).hexdigest()[:12]}"
+    name = f"_domainwise_{file.stem}_{hashlib.sha256(str(file).encode() + _content(file)).hexdigest()[:12]}"
     if name not in sys.modules:
         location = spec_from_file_location(name, file)
         assert location is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field
 from typing import Any
@@ -42,7 +43,7 @@ class Hyper:
 
     def _inside(self, value: float) -> bool:
         return (
-            abs(value) < float("inf")  # neither infinite nor nan
+            abs(value) <= sys.float_info.max  # neither infinite nor nan
             and (self.above is None or value > self.above)
             and (self.least is None or value >= self.least)
             and (self.most is None or value <= self.most)

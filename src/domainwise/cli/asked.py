@@ -7,8 +7,10 @@ from typing import Any
 
 from domainwise.api import prepare
 from domainwise.cli.groups import Beside, Choices, Cluster, Machine, Many
-from domainwise.cli.job import Job, device_named
+from domainwise.cli.job import Job
 from domainwise.cli.reading import Ask, read
+from domainwise.keeper import spread
+from domainwise.machine import device_named
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Asked:
         device = device_named(machine.device, elsewhere=self.cluster.elsewhere)
         ask = Ask(**vars(self.choices), preset=self.preset, balanced=beside.balanced, device=device)
         domains, settings = read(self.data, ask, machine)
+        spread(beside.snapshots, settings.steps)
         comparison = prepare(
             domains, algorithms, settings=settings, average=beside.average, output=machine.output, **wanted
         )

@@ -45,10 +45,10 @@ def bench(
     from domainwise.algorithms import parse
     from domainwise.bench import Setup, measure, table
     from domainwise.capture import Fast
-    from domainwise.cli.job import cores, device_named
+    from domainwise.machine import bearable, cores, device_named
 
     device = device_named(device)
-    torch.set_num_threads(threads or cores())
+    torch.set_num_threads(bearable("threads", threads or cores()))
     setup = Setup(
         network, size, size + 3, domains=domains, batch=batch, device=device, updates=updates,
         precision=precision or ("fp32" if device == "cpu" else "bf16"), fast=Fast(not no_compile, not no_capture),

@@ -30,10 +30,11 @@ def fit(
     import sys
 
     from domainwise.capture import Fast
-    from domainwise.cli.job import device_named, threads_for
+    from domainwise.cli.job import threads_for
     from domainwise.cli.progress import display
     from domainwise.cli.reading import Ask, read
     from domainwise.fitting import fitting
+    from domainwise.machine import device_named
 
     device = device_named(one.device)
     ask = Ask(**vars(choices), preset=preset, balanced=balanced, device=device)

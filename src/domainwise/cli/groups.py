@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, get_type_hints
 
 from domainwise.cli import options as o
+from domainwise.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,10 @@ class Many:
 class Cluster:
     engine: o.EngineNamed = o.Engine.local
     address: o.Address = None
+
+    def __post_init__(self) -> None:
+        if self.address is not None and not self.elsewhere:
+            raise InputError("--address is of a Ray cluster: add --engine ray, or leave it out")
 
     @property
     def elsewhere(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import sys
 from collections import Counter
@@ -12,7 +11,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import torch
 import typer
 
 from domainwise.api import Comparison, Results
@@ -21,6 +19,7 @@ from domainwise.cli.groups import Beside, Cluster, Machine, Many
 from domainwise.cli.progress import display, lasting
 from domainwise.cli.refreshing import Refreshing
 from domainwise.errors import InputError
+from domainwise.machine import cores, device_named
 from domainwise.results import Outcome, outcomes
 from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.engine import Engine, Runs
@@ -180,30 +179,9 @@ def counts(trials: Sequence[Any]) -> str:
     return f"{', '.join(algorithms)}; target {', '.join(targets)}; {len(seeds)} seed{'s' * (len(seeds) > 1)}{searched}"
 
 
-def device_named(text: str, *, elsewhere: bool = False) -> str:
-    """``elsewhere``: on other machines, which may have what this one has not."""
-    if text == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(text)
-    except RuntimeError as error:
-        raise InputError(f'"{text}" is no device: use cpu, cuda, cuda:1 or auto') from error
-    if device.type not in ("cpu", "cuda"):
-        raise InputError(f'domainwise does not run on "{device.type}": use cpu, cuda, cuda:1 or auto')
-    if elsewhere:
-        return text
-    if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
-        raise InputError(f'"{text}" is not here: torch sees {torch.cuda.device_count()} GPUs; use --device cpu')
-    return text
-
-
 def threads_for(network: str) -> int:
     """One for networks so small that several threads would mostly wait for each other."""
     return 1 if network in ("small", "mnist") else cores()
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def processes_for(device: str, threads: int) -> int:

@@ -53,18 +53,20 @@ def predict(
 
     import torch
 
-    from domainwise.cli.job import device_named, threads_for
+    from domainwise.cli.job import threads_for
     from domainwise.cli.pace import pace
     from domainwise.cli.reading import warnings_in_lines
     from domainwise.data.folders import images_in
+    from domainwise.machine import bearable
     from domainwise.model import load
     from domainwise.predicting import predictions
     from domainwise.report.predictions import Tally, as_csv, as_json, as_text
 
     form = _form(output, format)
+    threads = threads and bearable("threads", threads)
     files = images_in(images)
     with warnings_in_lines():
-        loaded = load(model, device=device_named(device), which=which.value)
+        loaded = load(model, device=device, which=which.value)
     torch.set_num_threads(threads or threads_for(loaded.config["trial"]["network"]))
     every = loaded.classes if probabilities else ()
     forms = {"csv": as_csv, "json": as_json, "table": as_text(files, loaded.classes)}

@@ -33,7 +33,9 @@ def show(
     from domainwise.cli.reading import assignments
     from domainwise.settings import Settings, resolve
 
-    settings = resolve(name, benchmark=benchmark, given={"network": network, **assignments(set)})
+    settings = resolve(
+        name, benchmark=benchmark, given={**({"network": network} if network else {}), **assignments(set)}
+    )
     table = Table("setting", "value", "from", box=None, padding=(0, 2))
     for field in fields(Settings):
         if field.name not in ("hyperparameters", "origins"):

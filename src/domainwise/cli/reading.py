@@ -28,8 +28,9 @@ class Ask(Choices):
 
     def settings(self, benchmark: str) -> Settings:
         named = ("network", "weights", "steps", "batch", "evaluate_every", "precision")
-        given = {name: getattr(self, name) for name in named}
-        given |= {"input_size": self.size, "balanced": self.balanced or None}
+        options = {name: getattr(self, name) for name in named}
+        options |= {"input_size": self.size, "balanced": self.balanced or None}
+        given = {name: value for name, value in options.items() if value is not None}
         return resolve(self.preset, benchmark=benchmark, device=self.device, given={**given, **assignments(self.set)})
 
 

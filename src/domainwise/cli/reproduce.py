@@ -58,9 +58,10 @@ def reproduce(
     cluster: Cluster,
 ) -> None:
     """Make the paper's tables and figures: run what is missing, and show it beside what was printed."""
-    from domainwise.cli.job import Job, device_named
+    from domainwise.cli.job import Job
     from domainwise.cli.making import Making, default_folder, name_of, ours
     from domainwise.cli.reading import Ask, assignments
+    from domainwise.machine import device_named
     from domainwise.paper.columns import stand_in
     from domainwise.paper.contents import named
     from domainwise.paper.rows import Wish

@@ -25,12 +25,13 @@ def trained(
     from domainwise.analysis.task import task
     from domainwise.cli.groups import Machine
     from domainwise.cli.reading import Ask, read, warnings_in_lines
+    from domainwise.machine import bearable, device_named
     from domainwise.model import load
     from domainwise.trial import Trial
 
     if threads:
-        torch.set_num_threads(threads)
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        torch.set_num_threads(bearable("threads", threads))
+    device = device_named(device)
     with warnings_in_lines():
         model = load(run, device=device)
     trial = Trial.from_json(model.config["trial"])

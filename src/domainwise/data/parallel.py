@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
+
+from domainwise.machine import cores
 
 X = TypeVar("X")
 Y = TypeVar("Y")
@@ -27,7 +28,3 @@ def side_by_side(work: Callable[[X], Y], items: Iterable[X]) -> Generator[Y, Non
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

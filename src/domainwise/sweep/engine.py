@@ -13,7 +13,10 @@ import torch
 
 from domainwise.capture import Fast
 from domainwise.data.domains import Domains
-from domainwise.keeper import Keep
+from domainwise.errors import InputError
+from domainwise.keeper import Keep, checked
+from domainwise.machine import bearable
+from domainwise.settings import number
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.execute import DeviceLost, Watch, result_of
 from domainwise.sweep.folder import ended, failed
@@ -24,6 +27,7 @@ from domainwise.sweep.processes import Processes
 from domainwise.sweep.work import work
 from domainwise.trial import Trial
 
+LONGEST = 10**8  # seconds: three years
 LOOK = 0.5  # seconds between two looks at what others are doing
 
 
@@ -54,6 +58,15 @@ class Engine:
     snapshots: int = 0
     per_gpu: Many = 1
     evaluate_all: bool = False
+
+    def __post_init__(self) -> None:
+        bearable("processes", self.processes)
+        bearable("threads", self.threads)
+        if self.per_gpu != "auto":
+            bearable("per_gpu", self.per_gpu)
+        if self.timeout is not None and not (number(self.timeout) and 0 < self.timeout <= LONGEST):
+            raise InputError(f"timeout is in seconds, above 0 and up to {LONGEST:,}, got {self.timeout!r}")
+        checked(self.keep)
 
     @property
     def places(self) -> list[Place]:

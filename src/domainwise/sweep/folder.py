@@ -42,6 +42,17 @@ def opened(folder: Path, data: Domains) -> Iterator[None]:
         ) from error
 
 
+def refuse_file(folder: Path) -> None:
+    """An output folder must not be a file, nor below one."""
+    try:
+        there = next((place for place in (folder, *folder.absolute().parents) if place.exists()), None)
+    except OSError as error:  # a name that is too long
+        raise InputError(f"cannot write to the output folder {folder}: {error.strerror}") from error
+    if there is not None and not there.is_dir():
+        why = "it is a file" if there == folder else f"it would lie below the file {there}"
+        raise InputError(f"cannot write to the output folder {folder}: {why}; give another")
+
+
 def is_ours(folder: Path) -> bool:
     return (folder / MARK).is_file()
 

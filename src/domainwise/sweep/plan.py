@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from domainwise.algorithms import Spec, hypers
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.network import network_source
+from domainwise.network import check_name, network_source
 from domainwise.settings import Settings
 from domainwise.sweep.draws import drawn
 from domainwise.trial import SEARCHED, Trial
@@ -27,6 +28,8 @@ def plan(
 ) -> list[Trial]:
     """One trial per draw, seed, target and algorithm, without repetition, in this order: what is done first is already
     a comparison. Draw 0 is the defaults, the others are DomainBed's random search."""
+    _countable(len(specs) * len(targets) * len(seeds) * draws)
+    _no_repetition("algorithm", [spec.label for spec in specs])
     _known_somewhere(specs, settings.hyperparameters)
     shared = {**shared_by_all(data, settings), "average": average}
     layers = [(spec, origins(spec, settings), {**shared, **_named(spec)}) for spec in specs]
@@ -72,13 +75,15 @@ def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
         "fingerprint": data.fingerprint,
         "size": data.shape[0],
         "input_size": data.evaluation_shape[0],
-        **_network(settings.network),
+        **_network(settings),
         **_weights(settings.weights),
         **{name: getattr(settings, name) for name in same},
     }
 
 
-def _network(name: str) -> dict[str, str]:
+def _network(settings: Settings) -> dict[str, str]:
+    name = settings.network
+    check_name(name, pretrained=settings.weights == "pretrained")
     file, _, function = name.rpartition(":")
     if not file:
         return {"network": name}
@@ -101,6 +106,20 @@ def origins(spec: Spec, settings: Settings) -> dict[str, str]:
     return {**layers, **{name: layers.get(name, "default") for name in hypers(spec.cls())}, **written}
 
 
+MOST = 100_000  # trials: more would take long to lay out, and could not be told from a slip of the finger
+
+
+def _countable(trials: int) -> None:
+    if trials > MOST:
+        raise InputError(f"that would be {trials:,} trials, and the most are {MOST:,}: ask for fewer seeds or draws")
+
+
+def _no_repetition(what: str, names: Sequence[Any]) -> None:
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise InputError(f"{what} {name} is named more than once: once is enough")
+
+
 def _known_somewhere(specs: Sequence[Spec], given: Mapping[str, Any]) -> None:
     for name in given:
         if not any(name in hypers(spec.cls()) for spec in specs):
@@ -116,10 +135,13 @@ def targets_of(data: Domains, text: str | Sequence[str]) -> list[tuple[str, ...]
     else:
         words = text.split(",") if isinstance(text, str) else list(text)
         found = [_together(data, word.strip()) for word in words]
+    if not found:
+        raise InputError("no target was named: give names of domains, or all")
+    _no_repetition("target", ["+".join(targets) for targets in found])
     for targets in found:
         if len(targets) >= len(data):
             raise InputError(f"holding out {' and '.join(targets)} of {data.name} leaves no domain to train on")
-    return list(dict.fromkeys(found))
+    return found
 
 
 MOST_SEEDS = 10_000
@@ -131,7 +153,7 @@ def seeds_of(given: int | str | Sequence[int]) -> list[int]:
     if isinstance(text, str) and not text.isdecimal():
         return list(dict.fromkeys(seed for word in text.split(",") for seed in _span(word.strip())))
     if isinstance(text, str | int):
-        many = int(text)
+        many = int(text[:9]) if isinstance(text, str) else text
         if isinstance(text, bool) or not 1 <= many <= MOST_SEEDS:
             raise InputError(f"seeds says how many, so 1 to {MOST_SEEDS}, or which, such as 100-107: got {given}")
         return list(range(many))
@@ -144,7 +166,7 @@ def _span(word: str) -> range:
     first, dash, last = word.partition("-")
     if not first.isdecimal() or (dash and not last.isdecimal()):
         raise InputError(f'cannot read the seeds "{word}": write how many, such as 3, or which, such as 100-107,200')
-    span = range(int(first), int(last or first) + 1)
+    span = range(int(first[:18]), int((last or first)[:18]) + 1)
     if not 1 <= len(span) <= MOST_SEEDS:
         raise InputError(f'the seeds "{word}" are {len(span)}: name 1 to {MOST_SEEDS} of them, the smaller one first')
     return span

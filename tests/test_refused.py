@@ -1,0 +1,93 @@
+"""What cannot be meant is refused with a sentence before anything starts, from Python and on the command line alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import domainwise as dw
+from domainwise import InputError
+
+SHORT = ["--data", "digits", "--targets", "75", "--seeds", 1, "--dry-run"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--set", "holdout=nan"], "holdout must be between 0 and 1, got 'nan'"),
+        (["--set", "dropout=nan"], "dropout must be a number from 0 up, below 1"),
+        (["--set", "lr=None"], "lr must be a number above 0, got None"),
+        (["--set", "lr=1e999"], "lr must be a number above 0, got inf"),
+        (["--set", "balanced=maybe"], "balanced must be True or False, got 'maybe'"),
+        (["--set", "freeze_batch_norm=7"], "freeze_batch_norm must be True or False, got 7"),
+        (["--set", "weights="], "weights must be a name or a file, got ''"),
+        (["--steps", 10**12], "steps must be a whole number from 1 up to 1,000,000,000"),
+        (["--size", 10**6], "input_size must be a whole number from 1 up to 16,384"),
+        (["--timeout", "inf"], "timeout is in seconds"),
+        (["--timeout", "1e9"], "timeout is in seconds"),
+        (["--threads", 10**6], "threads must be a whole number from 1 up to"),
+        (["--processes", 10**6], "processes must be a whole number from 1 up to"),
+        (["--snapshots", 10**6], "from 0 to the 300 updates, got 1000000"),
+        (["--network", "missing.py:f"], "there is no file "),
+        (["--network", "resnet5O"], 'there is no network "resnet5O": did you mean'),
+        (["--weights", "pretrained"], "there are no pretrained weights for small"),
+        (["--device", "cpu:3"], "a CPU is one however many cores"),
+        (["--device", "gpu"], '"gpu" is no device'),
+        (["--seeds", 10**9], "seeds says how many, so 1 to"),
+        (["--seeds", "0-9999", "--targets", "pairs"], "trials, and the most are 100,000"),
+        (["--targets", "75,75"], "target 75 is named more than once"),
+        (["--targets", ""], 'is no domain of digits'),
+    ],
+)  # fmt: skip
+def test_a_comparison_is_refused(domainwise, options: list[Any], sentence: str) -> None:
+    code, out, said = domainwise("compare", "--algorithms", "erm", *SHORT, *options)
+    assert (code, out) == (2, "")
+    assert said.startswith("domainwise: ")
+    assert sentence in said
+
+
+def test_what_is_named_twice_is_refused(domainwise) -> None:
+    for named in ("erm,erm", "all,all", "all,erm", "erm, ERM"):
+        assert "is named more than once" in domainwise("compare", "--algorithms", named, *SHORT)[2]
+    assert domainwise("compare", "--algorithms", "arith,arith(inner_steps=2)", *SHORT)[0] == 0
+
+
+def test_an_address_without_a_cluster_is_refused(domainwise) -> None:
+    code, _, said = domainwise("sweep", "--algorithms", "erm", *SHORT, "--address", "127.0.0.1:6379")
+    assert (code, said) == (2, "domainwise: --address is of a Ray cluster: add --engine ray, or leave it out\n")
+
+
+def test_nothing_is_written_below_a_file(domainwise, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    for output in ("file", "file/below", "file/below/it", 300 * "x"):
+        assert domainwise("compare", "--algorithms", "erm", *SHORT, "-o", output)[0] == 2
+        assert domainwise("fit", "--data", "digits", "-o", output)[0] == 2
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"network": "resnet5O"}, 'there is no network "resnet5O"'),
+        ({"device": "cuda:99"}, '"cuda:99" is not here'),
+        ({"device": "gpu"}, '"gpu" is no device'),
+        ({"device": 0}, "a device is named by a text"),
+        ({"threads": 10**6}, "threads must be a whole number"),
+        ({"seed": 1.5}, "whole numbers? from 0 up"),
+        ({"seed": -1}, "whole numbers? from 0 up"),
+        ({"snapshots": 21}, "from 0 to the 20 updates"),
+        ({"lr": None}, "lr must be a number above 0"),
+        ({"balanced": 1}, "balanced must be True or False"),
+    ],
+)
+def test_python_hears_the_same_sentences(tmp_path: Path, given: dict[str, Any], sentence: str) -> None:
+    digits = dw.digits()
+    with pytest.raises(InputError, match=sentence):
+        dw.fit(digits, "erm", output=tmp_path / "fit", **{"steps": 20, **given})
+    if "seed" in given:
+        given = {"seeds": [given["seed"]]}
+    with pytest.raises(InputError, match=sentence):
+        dw.compare(digits, "erm", output=tmp_path / "compare", **{"steps": 20, **given})
+    assert not list(tmp_path.iterdir())
