@@ -267,3 +267,9 @@ def _random(seed: int):
     import numpy as np
 
     return np.random.RandomState(seed)
+
+
+def test_advice_on_the_inner_rate_names_what_was_measured_and_only_for_the_walk_it_was_measured_with():
+    measured = "a pretrained ResNet-50 on PACS diverged in 1 of 8 runs at 0.03 and 2 of 4 at 0.05"
+    assert create("arith").advice() == f"a smaller inner_lr than 0.01 ({measured})"
+    assert create("fish", inner="adam", lr=5e-5).advice() == "a smaller inner_lr than 5e-05"

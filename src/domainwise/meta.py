@@ -7,7 +7,6 @@ gradient, where ``g_i`` is the sum of the gradients met on the i-th leg visited.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,15 +18,11 @@ from torch.optim import Optimizer
 
 from domainwise.combine import Combine, arithmetic
 from domainwise.errors import InputError
+from domainwise.refusals import NO_FP16, check_outer, check_parameters, check_settings, one_number, refuse_scalers
 from domainwise.walk import Buffers, Descent, Rewind, Stateful, laid_out, total_of
 
 Batch = TypeVar("Batch")
 InnerFactory = Callable[[list[nn.Parameter]], Optimizer]
-
-NO_FP16 = (
-    "a walk cannot be scaled by a GradScaler: its steps would be taken in scaled gradients. "
-    "Use bfloat16 autocast, which needs no scaler, or float32"
-)
 
 
 class MetaOptimizer:
@@ -62,7 +57,8 @@ class MetaOptimizer:
         buffers: Literal["end", "start", "mean"] = "end",
         check: bool = False,
     ) -> None:
-        _validate(outer, inner_lr, inner_steps, inner, module, buffers)
+        check_outer(outer)
+        check_settings(inner_lr, inner_steps, inner, module, buffers)
         self.outer = outer
         self.inner: Optimizer | None = None  # made by the first round
         self.combine: Combine = arithmetic() if combine is None else combine
@@ -88,6 +84,7 @@ class MetaOptimizer:
         Returns the loss met on arriving at each leg, in the order the legs were given, on their device.
         """
         legs = self._deal(legs)
+        refuse_scalers(self.outer)
         with self._order_kept_on_error():
             order = self.order(len(legs))
             met = self.walk(loss, [legs[i] for i in order], names=order)
@@ -142,14 +139,25 @@ class MetaOptimizer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.outer.load_state_dict(state["outer"])
-        self.inner = None
-        if state["inner"] is not None:
-            inner = self._inner()
-            if inner is None:
-                raise InputError("this state has an inner optimizer's memory, but the walk here has no `inner`")
-            inner.load_state_dict(state["inner"])
-        self.generator.set_state(state["order"].cpu())  # a map_location moves it along with the rest
+        """Go on from a saved state; one that does not fit is refused and changes nothing."""
+        if missing := {"outer", "inner", "order"} - state.keys():
+            raise InputError(f"this is no state of a MetaOptimizer: it has no {' and no '.join(sorted(missing))}")
+        order = state["order"].cpu()  # a map_location moves it along with the rest
+        torch.Generator().set_state(order)
+        outer, inner = dict(vars(self.outer)), self.inner
+        try:
+            self.outer.load_state_dict(state["outer"])
+            self.inner = None
+            if state["inner"] is not None:
+                fresh = self._inner()
+                if fresh is None:
+                    raise InputError("this state has an inner optimizer's memory, but the walk here has no `inner`")
+                fresh.load_state_dict(state["inner"])
+        except BaseException:
+            vars(self.outer).update(outer)  # loading puts new tables in the place of old ones and leaves those alone
+            self.inner = inner
+            raise
+        self.generator.set_state(order)
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -161,14 +169,7 @@ class MetaOptimizer:
 
     def _walking(self) -> list[nn.Parameter]:
         params = [p for p in self._held() if p.requires_grad]
-        if not params:
-            raise InputError("no parameter of the outer optimizer requires a gradient: there is nothing to train")
-        if any(
-            torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
-            for kind in {p.device.type for p in params}
-            if torch.amp.is_autocast_available(kind)
-        ):
-            raise InputError(NO_FP16)
+        check_parameters(params)
         return params
 
     def _inner(self) -> Optimizer | None:
@@ -200,10 +201,8 @@ class MetaOptimizer:
                 )
         return legs
 
-    def _checked(self, value: Tensor, name: int) -> Tensor:
-        if not isinstance(value, Tensor) or value.dim() != 0:
-            got = f"one of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            raise InputError(f"the loss of a batch must be a tensor with a single number, got {got}")
+    def _checked(self, value: object, name: int) -> Tensor:
+        value = one_number(value)
         if self.check and not math.isfinite(value.item()):
             raise FloatingPointError(
                 f"the loss of leg {name} is {value.item()}: try a smaller inner_lr ({self.inner_lr})"
@@ -223,28 +222,3 @@ class MetaOptimizer:
 def _generator_of_its_own() -> torch.Generator:
     """Seeded from the global seed, so alike on every rank, and mixed, so not the stream that made the weights."""
     return torch.Generator().manual_seed((torch.initial_seed() ^ 0x5DEECE66D) & 0x7FFF_FFFF_FFFF_FFFF)
-
-
-def _validate(
-    outer: Optimizer,
-    inner_lr: float,
-    inner_steps: int,
-    inner: InnerFactory | None,
-    module: nn.Module | None,
-    buffers: str,
-) -> None:
-    closure = inspect.signature(outer.step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
-        raise InputError(f"{type(outer).__name__} needs a closure to step; a walk hands its optimizer one gradient")
-    if not (math.isfinite(inner_lr) and inner_lr >= 0):
-        raise InputError(f"inner_lr must be a number from 0 up, got {inner_lr}")
-    if isinstance(inner, Optimizer):
-        raise InputError("inner must be a function that makes an optimizer (torch.optim.Adam), not an optimizer")
-    if inner is not None and inner_lr == 0:
-        raise InputError("inner_lr is 0, so the inner optimizer would never move: leave `inner` out, or give it a rate")
-    if inner_steps < 1:
-        raise InputError(f"inner_steps must be 1 or more, got {inner_steps}")
-    if buffers not in ("end", "start", "mean"):
-        raise InputError(f'buffers must be "end", "start" or "mean", got {buffers!r}')
-    if buffers != "end" and module is None:
-        raise InputError(f'buffers="{buffers}" needs module=, the network whose buffers they are')

@@ -1,0 +1,103 @@
+"""What a MetaOptimizer does not take, and why: each check is for something that would go silently wrong."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from domainwise.errors import InputError
+
+NO_FP16 = (
+    "a walk cannot be scaled by a GradScaler: its steps would be taken in scaled gradients. "
+    "Use bfloat16 autocast, which needs no scaler, or float32"
+)
+
+
+class NoScaling:
+    """Stands where a GradScaler looks before it steps an optimizer: whether that optimizer unscales by itself."""
+
+    def __bool__(self) -> bool:
+        raise InputError(NO_FP16)
+
+
+def refuse_scalers(outer: Optimizer) -> None:
+    """Let ``scaler.step(meta.outer)`` be a sentence, after a walk that a scaler must have nothing to do with."""
+    for optimizer in _inside(outer):
+        optimizer._step_supports_amp_scaling = NoScaling()
+
+
+def _inside(outer: Any) -> list[Any]:
+    """An optimizer and those it wraps, as Accelerate's and Fabric's do."""
+    chain = [outer]
+    while (inner := getattr(chain[-1], "optimizer", None) or getattr(chain[-1], "outer", None)) is not None:
+        if any(inner is one for one in chain):
+            break
+        chain.append(inner)
+    return chain
+
+
+def check_outer(outer: Any) -> None:
+    """An outer optimizer holds parameters, and steps without being given anything."""
+    if any(hasattr(one, "gradient") and hasattr(one, "outer") for one in _inside(outer)):
+        raise InputError("the outer optimizer is a MetaOptimizer already: give it the plain torch.optim one")
+    if isinstance(outer, type) or not (hasattr(outer, "param_groups") and callable(getattr(outer, "step", None))):
+        raise InputError(f"outer must be an optimizer of torch.optim over the parameters to train, got {outer!r}")
+    if any(getattr(one, "scaler", None) is not None for one in _inside(outer)):
+        raise InputError(NO_FP16)
+    needed = [
+        p.name
+        for p in inspect.signature(outer.step).parameters.values()
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if needed:
+        raise InputError(
+            f"{type(outer).__name__} needs a {needed[0]} to step; a walk hands its optimizer one gradient and no more"
+        )
+
+
+def check_settings(inner_lr: float, inner_steps: int, inner: object, module: object, buffers: str) -> None:
+    if not (math.isfinite(inner_lr) and inner_lr >= 0):
+        raise InputError(f"inner_lr must be a number from 0 up, got {inner_lr}")
+    if isinstance(inner, Optimizer):
+        raise InputError("inner must be a function that makes an optimizer (torch.optim.Adam), not an optimizer")
+    if inner is not None and inner_lr == 0:
+        raise InputError("inner_lr is 0, so the inner optimizer would never move: leave `inner` out, or give it a rate")
+    if inner_steps < 1:
+        raise InputError(f"inner_steps must be 1 or more, got {inner_steps}")
+    if buffers not in ("end", "start", "mean"):
+        raise InputError(f'buffers must be "end", "start" or "mean", got {buffers!r}')
+    if buffers != "end" and module is None:
+        raise InputError(f'buffers="{buffers}" needs module=, the network whose buffers they are')
+
+
+def check_parameters(params: Sequence[nn.Parameter]) -> None:
+    """Look at what is about to walk."""
+    if not params:
+        raise InputError("no parameter of the outer optimizer requires a gradient: there is nothing to train")
+    if any(
+        torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
+        for kind in {p.device.type for p in params}
+        if torch.amp.is_autocast_available(kind)
+    ):
+        raise InputError(NO_FP16)
+    if any(p._post_accumulate_grad_hooks for p in params):
+        warnings.warn(
+            "a walk never runs the hooks of register_post_accumulate_grad_hook: it asks for gradients instead of "
+            "accumulating them. Put what they do between gradient() and outer.step()",
+            stacklevel=4,
+        )
+
+
+def one_number(value: object) -> Tensor:
+    """The loss of a batch, if it is one."""
+    if not isinstance(value, Tensor) or value.dim() != 0:
+        got = f"one of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise InputError(f"the loss of a batch must be a tensor with a single number, got {got}")
+    return value
