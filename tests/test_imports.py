@@ -34,7 +34,7 @@ LAYERS = [
     },
     {"losses", "averaging", "counts", "data", "settings", "trial", "records", "select", "results"},
     {"algorithms"},
-    {"capture", "compiled", "model", "predicting", "waking"},
+    {"capture", "compiled", "model", "predicting", "trust", "waking"},
     {"keeper"},
     {"loop", "course", "evaluate", "checkpoint", "bench"},
     {"runs"},

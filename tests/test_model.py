@@ -75,7 +75,7 @@ def test_an_algorithm_recalls_what_it_says_as_it_was_at_the_step_that_was_kept(t
     file = tmp_path / "recalls.py"
     file.write_text(RECALLS.format(value="self.updates"))
     result = trained(tmp_path / "a", f"{file}:Recalls", selection="validation")
-    model = dw.load(tmp_path / "a")
+    model = dw.load(tmp_path / "a", trust_code=True)
     assert model.algorithm.seen == result["selected"]["step"] < 39
     file.write_text(RECALLS.format(value="batches[0][0]"))
     result = trained(tmp_path / "b", f"{file}:Recalls")

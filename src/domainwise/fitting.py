@@ -19,7 +19,7 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.keeper import spread
 from domainwise.machine import bearable, device_named
-from domainwise.model import CONFIG, Model, load
+from domainwise.model import CONFIG, Model, loaded
 from domainwise.settings import Settings, resolve, whole
 from domainwise.sweep.execute import Watch, execute, models_in
 from domainwise.sweep.folder import check_contents, ended, is_ours, refuse_file
@@ -73,7 +73,7 @@ class Fitting:
             )
 
     def model(self, device: str = "cpu") -> Model:
-        return load(self.folder, device=device, which=self.which)
+        return loaded(self.folder, device=device, which=self.which, named=self.trial)
 
 
 def fitting(

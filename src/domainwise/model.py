@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,8 @@ from domainwise.errors import InputError
 from domainwise.machine import device_named
 from domainwise.network import Network, build
 from domainwise.records import publish, sync
-from domainwise.thirdparty import source_of
 from domainwise.trial import Trial
+from domainwise.trust import allowed
 from domainwise.weights import save_tensors
 
 if TYPE_CHECKING:
@@ -73,8 +72,19 @@ class Model:
         return predictions(self, images_in(places))
 
 
-def load(folder: Path | str, *, device: str = "cpu", which: str = "best") -> Model:
-    """The model of a trial's folder; ``which`` is "best", or "best-average" where weights were averaged beside it."""
+def load(folder: Path | str, *, device: str = "cpu", which: str = "best", trust_code: bool = False) -> Model:
+    """The model of a trial's folder; ``which`` is "best", or "best-average" where weights were averaged beside it.
+
+    A Python file that it names, with an algorithm or a network of somebody's own, is run only with ``trust_code``, and
+    only if it is what it was when the model was trained.
+    """
+    return loaded(folder, device=device, which=which, trust_code=trust_code)
+
+
+def loaded(
+    folder: Path | str, *, device: str, which: str, trust_code: bool = False, named: Trial | None = None
+) -> Model:
+    """The same; code that ``named`` names too needs no more trust, since the user has named it in the present call."""
     device, folder = device_named(device), Path(folder)
     home = folder if (folder / CONFIG).is_file() else folder / which
     if not (home / CONFIG).is_file():
@@ -82,7 +92,7 @@ def load(folder: Path | str, *, device: str = "cpu", which: str = "best") -> Mod
     config, trial = _described(home)
     if which == "best-average" and config.get("which") != "average":
         raise InputError(f"{home} has no averaged weights: leave out {which}")
-    _warn_of_edits(trial, home)
+    trial = allowed(trial, home, trust_code=trust_code, named=named)
     algorithm = algorithm_of(trial)
     net = network_of(trial, algorithm, config["channels"], len(config["classes"]), filled=False)
     algorithm.setup(net.to(device), seed=trial.seed)  # some algorithms predict in their own way
@@ -99,16 +109,6 @@ def load(folder: Path | str, *, device: str = "cpu", which: str = "best") -> Mod
     return Model(algorithm, config)
 
 
-def _warn_of_edits(trial: Trial, home: Path) -> None:
-    for file, before in ((trial.file, trial.source), (trial.network_file, trial.network_source)):
-        if file and Path(file).is_file() and source_of(file) != before:
-            warnings.warn(
-                f"{Path(file).name} has changed since the model in {home} was trained with it, which may now answer in "
-                "another way: put back what it was, or train again",
-                stacklevel=3,
-            )
-
-
 def _described(folder: Path) -> tuple[dict[str, Any], Trial]:
     """What its config.json says; other programs write files of that name too."""
     try:
@@ -116,6 +116,8 @@ def _described(folder: Path) -> tuple[dict[str, Any], Trial]:
         trial = Trial.from_json(config["trial"])
         if not config.keys() >= NEEDED:
             raise KeyError(*NEEDED - config.keys())
+        if not all(isinstance(text, str) for text in (trial.algorithm, trial.file, trial.network, trial.network_file)):
+            raise TypeError("names are texts")
         return config, trial
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder} holds no model that this version of domainwise can read") from error
@@ -153,7 +155,7 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
 
 
 def algorithm_of(trial: Trial) -> Algorithm:
-    return Spec(trial.algorithm, trial.hyperparameters, trial.file).create()
+    return Spec(trial.algorithm, trial.hyperparameters, trial.file, trial.source).create()
 
 
 def network_of(trial: Trial, algorithm: Algorithm, channels: int, classes: int, *, filled: bool = True) -> Network:
@@ -167,6 +169,7 @@ def network_of(trial: Trial, algorithm: Algorithm, channels: int, classes: int, 
         dropout=trial.dropout,
         freeze_batch_norm=trial.freeze_batch_norm,
         extra_channels=algorithm.extra_channels,
+        source=trial.network_source,
     )
 
 

@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from domainwise.errors import InputError, closest
 from domainwise.thirdparty import module_of, source_of
 
-_OWN = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
+OWN = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 
 
 class Network(nn.Module):
@@ -124,6 +124,7 @@ def build(
     dropout: float = 0.0,
     freeze_batch_norm: bool = True,
     extra_channels: int = 0,
+    source: str = "",
 ) -> Network:
     """A network for images of shape (H, W, C).
 
@@ -137,14 +138,15 @@ def build(
         freeze_batch_norm: keep its statistics fixed. In a network of your own only if its weights come from a file,
             since otherwise there are no statistics yet to keep.
         extra_channels: input channels beside those of the images.
+        source: the hash that a file of yours must have to be run.
     """
     if not 0 <= dropout < 1:
         raise InputError(f"dropout must be 0 or more and below 1, got {dropout}")
     images = (shape[2] + extra_channels, shape[0], shape[1])
     weights = None if weights is None else Path(weights)
-    own = _OWN.fullmatch(name)
+    own = OWN.fullmatch(name)
     if own or name in UNTRAINED:
-        net = _own(own, images, classes) if own else UNTRAINED[name](images[0], classes)
+        net = _own(own, images, classes, source) if own else UNTRAINED[name](images[0], classes)
         _fill(net.featurizer, name, pretrained, weights)
     else:
         net = _backbone(name, images, classes, pretrained, weights)
@@ -155,7 +157,7 @@ def build(
 
 def check_name(name: str, *, pretrained: bool = False) -> None:
     """That there is such a network, and pretrained weights for it, without making it."""
-    own = _OWN.fullmatch(name)
+    own = OWN.fullmatch(name)
     if own:
         _function(own)
     if pretrained and (own or name in UNTRAINED):
@@ -168,7 +170,7 @@ def check_name(name: str, *, pretrained: bool = False) -> None:
 
 def network_source(name: str) -> str:
     """The hash of a third party's file, which with the name says what the network is; "" for one of ours."""
-    own = _OWN.fullmatch(name)
+    own = OWN.fullmatch(name)
     return source_of(own["file"]) if own else ""
 
 
@@ -192,9 +194,9 @@ def _no_weights(name: str) -> InputError:
     return InputError(f"there are no pretrained weights for {name}: pass a file of your own with --weights FILE")
 
 
-def _function(written: re.Match[str]) -> Callable[..., object]:
+def _function(written: re.Match[str], source: str = "") -> Callable[..., object]:
     file, function = Path(written["file"]), written["function"]
-    module = module_of(file)
+    module = module_of(file, source)
     make = getattr(module, function, None)
     if callable(make):
         return make  # type: ignore[no-any-return]
@@ -202,9 +204,9 @@ def _function(written: re.Match[str]) -> Callable[..., object]:
     raise InputError(f'{file.name} has no function "{function}": {closest(function, known) if known else "none"}')
 
 
-def _own(written: re.Match[str], images: tuple[int, int, int], classes: int) -> Network:
+def _own(written: re.Match[str], images: tuple[int, int, int], classes: int, source: str) -> Network:
     name = f"{Path(written['file']).name}:{written['function']}"
-    make = _function(written)
+    make = _function(written, source)
     try:
         made = make(images[0], classes)
     except Exception as error:

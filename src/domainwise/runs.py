@@ -18,15 +18,16 @@ from domainwise.model import Model, load
 from domainwise.trial import Trial
 
 
-def average_runs(folders: Sequence[Path | str], data: Domains | None = None) -> Model:
+def average_runs(folders: Sequence[Path | str], data: Domains | None = None, *, trust_code: bool = False) -> Model:
     """Average the saved models of trials that started from the same weights.
 
     Without ``data`` all of them count the same. With it they are added one after the other, the one with the best
     validation accuracy first, and each stays that does not lower the accuracy of the average on the sources' hold-outs.
+    ``trust_code`` is that of :func:`domainwise.load`.
     """
     if not folders:
         raise InputError("there are no models to average: name the folders of some trials")
-    models = [load(folder) for folder in folders]
+    models = [load(folder, trust_code=trust_code) for folder in folders]
     names = [str(folder) for folder in folders]
     states = [model.algorithm.net.state_dict() for model in models]
     inits = [model.config["init"] for model in models]
@@ -35,7 +36,7 @@ def average_runs(folders: Sequence[Path | str], data: Domains | None = None) -> 
         averaged = average_models(states, inits=inits, names=names)
     else:
         accuracies = [model.config["validation"] for model in models]
-        judge = load(folders[0])
+        judge = load(folders[0], trust_code=trust_code)
         averaged, _ = greedy(
             states, accuracies, lambda state: _validation(judge, state, data), inits=inits, names=names
         )

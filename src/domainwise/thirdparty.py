@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -16,27 +17,37 @@ def source_of(file: Path | str) -> str:
     return hashlib.sha256(_content(Path(file))).hexdigest()
 
 
-def _content(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {file}") from error
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
+def module_of(file: Path, sha256: str = "") -> ModuleType:
+    """The file, run once for each of its contents; where a hash is given, only if it is that of the file.
 
-
-def module_of(file: Path) -> ModuleType:
-    """The file, run once for each of its contents."""
+    The text that is hashed is the text that is run: not what the file says a moment later, and no compiled file that
+    lies beside it.
+    """
+    content = _content(file)
+    digest = hashlib.sha256(content).hexdigest()
+    if sha256 and digest != sha256:
+        raise InputError(
+            f"{file.name} has changed: the sha256 of {file} was {sha256} when it was asked for, and is {digest} now. "
+            "Put back what it was, or run the command again with what it is"
+        )
     # Under a name of its own, so that two files of one name, or an edited one, do not stand in for each other.
-    name = f"_domainwise_{file.stem}_{hashlib.sha256(str(file).encode() + _content(file)).hexdigest()[:12]}"
+    name = f"_domainwise_{file.stem}_{hashlib.sha256(f'{file}:{digest}'.encode()).hexdigest()[:12]}"
     if name not in sys.modules:
-        location = spec_from_file_location(name, file)
+        location = spec_from_file_location(name, file, loader=SourceFileLoader(name, str(file)))
         assert location is not None
-        assert location.loader is not None
         module = sys.modules[name] = module_from_spec(location)
         try:
-            location.loader.exec_module(module)
+            exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))
         except Exception as error:
             del sys.modules[name]
             raise InputError(f"{file.name} cannot be imported: {type(error).__name__}: {error}") from error
     return sys.modules[name]
+
+
+def _content(file: Path) -> bytes:
+    if not file.is_file():
+        raise InputError(f"there is no file {file}")
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror or error}") from error

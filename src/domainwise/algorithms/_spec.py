@@ -26,6 +26,7 @@ class Spec:
     name: str  # "arith", or "my_idea.py:MyIdea"
     settings: Mapping[str, Any] = field(default_factory=dict)
     file: str = ""
+    sha256: str = ""  # which the file must have to be run, where it is known
 
     @property
     def label(self) -> str:
@@ -40,7 +41,7 @@ class Spec:
         if not self.file:
             return builtin(self.name)
         file = Path(self.file)
-        return _the_algorithm(module_of(file), file.name, self.name.rpartition(":")[2])
+        return _the_algorithm(module_of(file, self.sha256), file.name, self.name.rpartition(":")[2])
 
     def create(self, defaults: Mapping[str, Any] | None = None) -> Algorithm:
         """``defaults`` stand below what was written, and only for hyperparameters this algorithm has."""

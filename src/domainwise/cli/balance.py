@@ -37,6 +37,7 @@ def balance(
     threads: o.Threads = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with each trial, for the report.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Every number, a line of JSON for each trial.")] = False,
+    trust_code: o.TrustCode = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Measure whether a model lies equally far from what each source domain alone would make of it."""
@@ -50,8 +51,9 @@ def balance(
     if keep and (which := trial_of(Path(run))[1]):
         raise InputError(f"the report tells of selected models, and with --along of snapshots: no --keep for {which}")
     opened = partial(
-        trained, data=data, cache=cache, device=device, precision=precision, threads=threads, images=images, quiet=True
-    )
+        trained, data=data, cache=cache, device=device, precision=precision, threads=threads, images=images, quiet=True,
+        trust_code=trust_code,
+    )  # fmt: skip
     found = []
     with pace("models", quiet=quiet) as tick:
         for folder, trial, numbers in _measured(_kept(_chosen(run, algorithms), along), along, opened, steps, lr, tick):

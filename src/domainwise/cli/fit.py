@@ -61,6 +61,7 @@ def fit(
 def _told(made: Fitting, result: dict[str, Any]) -> str:
     from domainwise.records import read
     from domainwise.select import validation
+    from domainwise.trust import code_of
 
     averaged = made.which == "best-average"
     chosen = (result["averages"][made.trial.average] if averaged else result)["selected"]
@@ -71,6 +72,8 @@ def _told(made: Fitting, result: dict[str, Any]) -> str:
     rows = [f"{name:<{width}}  {100 * value:5.1f}" for name, value in accuracies.items()]
     mean = validation({**record, "domains": domains}, ())
     which, option = (f", which={made.which!r}", f" --which {made.which}") if averaged else ("", "")
+    if any(code_of(made.trial)):
+        which, option = f"{which}, trust_code=True", f"{option} --trust-code"
     return "\n".join(
         [
             f"{'domain':<{width}}  held-out accuracy, %",

@@ -86,6 +86,9 @@ Processes = Annotated[
     int | None,
     typer.Option(min=1, help="Trials side by side on a CPU: as many as fit the cores, if not given."),
 ]
+TrustCode = Annotated[
+    bool, typer.Option("--trust-code", help="Run the Python file that the model names, if it is what it was.")
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only the result.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and stop.")]
 TableFormat = Annotated[Format, typer.Option("--format", help="How the table is printed.")]

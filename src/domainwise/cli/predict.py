@@ -46,6 +46,7 @@ def predict(
     which: Asked = Which.best,
     device: o.Device = "auto",
     threads: o.Threads = None,
+    trust_code: o.TrustCode = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Say which class images belong to, as a trained model sees it."""
@@ -55,7 +56,6 @@ def predict(
 
     from domainwise.cli.job import threads_for
     from domainwise.cli.pace import pace
-    from domainwise.cli.reading import warnings_in_lines
     from domainwise.data.folders import images_in
     from domainwise.machine import bearable
     from domainwise.model import load
@@ -65,8 +65,7 @@ def predict(
     form = _form(output, format)
     threads = threads and bearable("threads", threads)
     files = images_in(images)
-    with warnings_in_lines():
-        loaded = load(model, device=device, which=which.value)
+    loaded = load(model, device=device, which=which.value, trust_code=trust_code)
     torch.set_num_threads(threads or threads_for(loaded.config["trial"]["network"]))
     every = loaded.classes if probabilities else ()
     forms = {"csv": as_csv, "json": as_json, "table": as_text(files, loaded.classes)}

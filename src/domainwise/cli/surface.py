@@ -38,6 +38,7 @@ def surface(
     precision: o.Precision = None,
     threads: o.Threads = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with the trial too, for the report.")] = False,
+    trust_code: o.TrustCode = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Draw the loss of every domain on the plane through three models, those of a walk or any saved ones."""
@@ -52,7 +53,10 @@ def surface(
 
     if models and domains:
         raise InputError("a plane goes through the models of a walk (--domains) or through saved ones (--models)")
-    task = trained(run, data, cache, device=device, precision=precision, threads=threads, images=images, quiet=quiet)
+    task = trained(
+        run, data, cache, device=device, precision=precision, threads=threads, images=images, quiet=quiet,
+        trust_code=trust_code,
+    )  # fmt: skip
     with pace("points of the plane", quiet=quiet) as tick:
         found = _measured(task, models, domains, steps, lr, points=points, margin=margin, tick=tick)
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -19,12 +19,13 @@ def trained(
     threads: int | None,
     images: int,
     quiet: bool,
+    trust_code: bool,
 ) -> Task:
     import torch
 
     from domainwise.analysis.task import task
     from domainwise.cli.groups import Machine
-    from domainwise.cli.reading import Ask, read, warnings_in_lines
+    from domainwise.cli.reading import Ask, read
     from domainwise.machine import bearable, device_named
     from domainwise.model import load
     from domainwise.trial import Trial
@@ -32,8 +33,7 @@ def trained(
     if threads:
         torch.set_num_threads(bearable("threads", threads))
     device = device_named(device)
-    with warnings_in_lines():
-        model = load(run, device=device)
+    model = load(run, device=device, trust_code=trust_code)
     trial = Trial.from_json(model.config["trial"])
     same = [] if trial.train_size is None else [f"train_size={trial.train_size}"]  # as decoded for training
     opened, _ = read(data, Ask(size=trial.input_size, set=same, device=device), Machine(cache=cache, quiet=quiet))

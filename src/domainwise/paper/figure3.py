@@ -10,7 +10,7 @@ from domainwise.analysis.landscape import surface
 from domainwise.analysis.task import Task, task
 from domainwise.api import Comparison
 from domainwise.data.domains import Domains
-from domainwise.model import load
+from domainwise.model import loaded
 from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.drawings import Drawing
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
@@ -38,7 +38,7 @@ def trials(data: Domains, settings: Settings, wish: Wish, folder: Path) -> Compa
 
 
 def trained(outcome: Outcome, data: Domains, device: str = "cpu", images: int = 1000) -> Task:
-    return task(load(outcome.folder, device=device), data, images)
+    return task(loaded(outcome.folder, device=device, which="best", named=outcome.trial), data, images)
 
 
 def render(
