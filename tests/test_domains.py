@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from domainwise import fit
 from domainwise.data.domains import Domain, Domains, domains
 from domainwise.errors import InputError
 
@@ -131,3 +133,58 @@ def test_domains_made_by_hand_are_checked_too() -> None:
     one = Domain("a", images(), np.array([0, 1, 0, 1]))
     with pytest.raises(InputError, match="read as the same name"):
         Domains("mine", ("x", "y"), (one, one), "")
+
+
+@pytest.mark.parametrize("mark", [255, 10**9, 2**52])
+def test_a_label_far_above_the_others_is_no_class_of_its_own(mark: int) -> None:
+    with pytest.raises(InputError, match=rf"labels go up to {mark}, but only 3 of them occur, and 2 does not"):
+        two(a=(images(), [0, 1, 0, mark]))
+    named = domains({"a": (images(), [0, 3, 0, 3]), "b": (images(), [1, 1, 0, 0])}, classes=list("wxyz"))
+    assert named.classes == ("w", "x", "y", "z")
+
+
+@pytest.mark.parametrize("turned", [np.s_[..., ::-1], np.s_[:, ::-1], np.s_[:, :, ::-1], np.s_[::-1]])
+def test_images_that_run_backwards_train_like_their_copies(turned: Any, tmp_path: Path) -> None:
+    pixels = np.random.RandomState(0).randint(0, 256, (12, 6, 6, 3)).astype(np.uint8)
+    labels = np.arange(12) % 2
+    view, copy = (domains({"a": (x, labels[::-1]), "b": (x, labels)}) for x in (pixels[turned], pixels[turned].copy()))
+    assert view.fingerprint == copy.fingerprint
+    first, second = (
+        fit(data, "erm", steps=2, batch=4, output=tmp_path / str(i)).probabilities(pixels)
+        for i, data in enumerate((view, copy))
+    )
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ("photos", r'domains are given as \{"name": .* got the text "photos"'),
+        ({"a": images(), "b": images()}, r'domain "a" is given as \(images, labels\), got an object of type ndarray'),
+        ({**SOUND, "a": (images(),)}, r'domain "a" is given as \(images, labels\)'),
+        ({**SOUND, None: SOUND["a"]}, "the name of a domain must be a text"),
+        ({**SOUND, " ": SOUND["a"]}, "the name of a domain must be a text"),
+        ({**SOUND, "a": (torch.zeros(4, 2, 2, 3, requires_grad=True), [0, 1, 0, 1])}, "are no array: Can't call"),
+        ({name: (images(shape=(0, 2, 3)), [0, 1, 0, 1]) for name in "ab"}, "has no images, or none with pixels"),
+        ({**SOUND, "a": (images(), np.array([0, 1, 0, 2**64 - 1], np.uint64))}, "must be a row of whole numbers"),
+        ({**SOUND, "a": (images(), [[1], [1, 2]])}, 'the labels of domain "a" differ in shape'),
+    ],
+)
+def test_what_is_no_domain_is_a_sentence(arrays: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        domains(arrays)
+
+
+@pytest.mark.parametrize(
+    ("about", "sentence"),
+    [
+        ({"classes": 3}, "classes must be the names of all classes"),
+        ({"classes": "ab"}, "classes must be the names of all classes"),
+        ({"classes": ["a", "a"]}, 'class "a" is named more than once'),
+        ({"classes": ["a", None]}, "the name of a class must be a text"),
+        ({"name": ""}, "the name of a data set must be a text"),
+    ],
+)
+def test_names_are_texts_that_differ(about: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        domains(SOUND, **about)

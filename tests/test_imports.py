@@ -12,7 +12,7 @@ SOURCE = Path(domainwise.__file__).parent
 # Imports point from the right to the left, never back. What stands together may import each other.
 LAYERS = [
     {"_version", "errors", "turns"},
-    {"machine"},
+    {"arguments", "machine"},
     {"combine"},
     {"refusals", "walk"},
     {"meta"},

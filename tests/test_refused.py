@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import domainwise as dw
 from domainwise import InputError
@@ -73,9 +76,9 @@ def test_nothing_is_written_below_a_file(domainwise, tmp_path: Path) -> None:
         ({"network": "resnet5O"}, 'there is no network "resnet5O"'),
         ({"device": "cuda:99"}, '"cuda:99" is not here'),
         ({"device": "gpu"}, '"gpu" is no device'),
-        ({"device": 0}, "a device is named by a text"),
+        ({"device": 0}, "device must be a text, got 0"),
         ({"threads": 10**6}, "threads must be a whole number"),
-        ({"seed": 1.5}, "whole numbers? from 0 up"),
+        ({"seed": 1.5}, "a whole number, got .*1.5"),
         ({"seed": -1}, "whole numbers? from 0 up"),
         ({"snapshots": 21}, "from 0 to the 20 updates"),
         ({"lr": None}, "lr must be a number above 0"),
@@ -91,3 +94,64 @@ def test_python_hears_the_same_sentences(tmp_path: Path, given: dict[str, Any], 
     with pytest.raises(InputError, match=sentence):
         dw.compare(digits, "erm", output=tmp_path / "compare", **{"steps": 20, **given})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> dw.Model:
+    return dw.fit(dw.digits(), "erm", steps=2, output=tmp_path_factory.mktemp("model"))
+
+
+PIXELS = np.zeros((3, 16, 16, 1), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("images", "sentence"),
+    [
+        ("a.jpg", "those in files go to predict_files"),
+        (["a.jpg", "b.jpg"], "those in files go to predict_files"),
+        ([PIXELS[0], PIXELS[0, :8]], "the images differ in shape"),
+        (PIXELS[:, :0], r"must be uint8 of shape \(N, H, W, 1\), got uint8 of \(3, 0, 16, 1\)"),
+        (PIXELS / 255, "must be uint8"),
+        (None, "must be uint8"),
+        (torch.zeros(3, 16, 16, 1, requires_grad=True), "the images are no array"),
+    ],
+)
+def test_a_model_is_given_images(model: dw.Model, images: Any, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        model.predict(images)
+
+
+def test_a_model_takes_images_in_any_direction_and_none_at_all(model: dw.Model) -> None:
+    pixels = dw.digits()["0"].images[:5]
+    assert model.predict(pixels[:, ::-1]) == model.predict(pixels[:, ::-1].copy())
+    assert model.predict(pixels[:0]) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: dw.compare("photos", "erm"), r"data must be domains, such as dw.folders\(DIR\).* got 'photos'"),
+        (lambda: dw.fit(None), "data must be domains"),
+        (lambda: dw.compare(dw.digits(), 3), "algorithms must be a text or a list of them, each a text, got 3"),
+        (lambda: dw.compare(dw.digits(), "erm", threads="2"), "threads must be a whole number, got '2'"),
+        (lambda: dw.compare(dw.digits(), "erm", set="lr=1"), "set must be a dictionary or None"),
+        (lambda: dw.compare(dw.digits(), "erm", keep="some"), 'keep must be "best" or "none" or "all"'),
+        (lambda: dw.compare(dw.digits(), "erm", output="a\0b"), "output must be a path or a text or None"),
+        (lambda: dw.load(3), "folder must be a path or a text, got 3"),
+        (lambda: dw.load("model", device="cuda:99"), '"cuda:99" is not here'),
+        (lambda: dw.folders(None), "path must be a text or a path, got None"),
+        (lambda: dw.average_runs("model"), "folders must be a list of them"),
+        (lambda: dw.follow(3), "folder must be a path or a text"),
+        (lambda: dw.Results.open(3), "folder must be a path or a text"),
+    ],
+)
+def test_arguments_of_another_type_are_a_sentence(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        call()
+
+
+def test_files_are_given_one_by_one(model: dw.Model) -> None:
+    with pytest.raises(InputError, match=r"model.predict_files\(\*files\)"):
+        list(model.predict_files(["a.jpg", "b.jpg"]))
+    with pytest.raises(InputError, match="a file must be a text or a path, got 3"):
+        list(model.predict_files(3))

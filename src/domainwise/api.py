@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.algorithms import parse
+from domainwise.arguments import typed
 from domainwise.averaging import averager
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
@@ -95,6 +96,7 @@ def default_folder(command: str, trial: Trial) -> Path:
     return Path("domainwise-runs") / f"{command}-{digest}"
 
 
+@typed
 def compare(
     data: Domains,
     algorithms: str | Sequence[str],

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from domainwise.algorithms import parse
+from domainwise.arguments import typed
 from domainwise.averaging import averager
 from domainwise.capture import Fast
 from domainwise.checkpoint import saved, told_of
@@ -101,6 +102,7 @@ def fitting(
     return Fitting(data, trial, folder)
 
 
+@typed
 def fit(
     data: Domains,
     algorithm: str = "arith",

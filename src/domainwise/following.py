@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from domainwise.arguments import typed
 from domainwise.errors import InputError
 from domainwise.records import Journal, Record
 from domainwise.sweep.folder import is_ours
@@ -17,6 +18,7 @@ from domainwise.trial import Trial
 LOOK = 1.0  # seconds between two looks at what is new
 
 
+@typed
 def follow(folder: Path | str, *, wait: bool = False) -> Iterator[tuple[Trial, Record]]:
     """Every trial of an output folder with each of its records, every step of a trial once.
 

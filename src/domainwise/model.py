@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm, Spec
+from domainwise.arguments import require, typed
 from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
 from domainwise.errors import InputError
 from domainwise.machine import device_named
@@ -49,13 +50,9 @@ class Model:
         return [self.classes[i] for i in self.probabilities(images).argmax(1)]
 
     def probabilities(self, images: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
-        array = torch.as_tensor(np.asarray(images))
-        array = array[None] if array.ndim == 3 else array
-        channels = self.config["channels"]
-        if array.dtype != torch.uint8 or array.ndim != 4 or array.shape[-1] != channels:
-            raise InputError(
-                f"the images must be uint8 of shape (N, H, W, {channels}), got {array.dtype} of {tuple(array.shape)}"
-            )
+        array = _pixels(images, self.config["channels"])
+        if not len(array):
+            return np.zeros((0, len(self.classes)), np.float32)
         recipe = augmentation("none", self.config["input_size"], self.config["mean"], self.config["std"])
         device = self.algorithm.device
         rows = [
@@ -69,9 +66,14 @@ class Model:
         from domainwise.data.folders import images_in
         from domainwise.predicting import predictions
 
+        for place in places:
+            if isinstance(place, list | tuple):
+                raise InputError("files are given one by one: model.predict_files(*files)")
+            require("a file", place, str | os.PathLike[str])
         return predictions(self, images_in(places))
 
 
+@typed
 def load(folder: Path | str, *, device: str = "cpu", which: str = "best", trust_code: bool = False) -> Model:
     """The model of a trial's folder; ``which`` is "best", or "best-average" where weights were averaged beside it.
 
@@ -107,6 +109,21 @@ def loaded(
         if name in algorithm.recalled:
             setattr(algorithm, name, value)
     return Model(algorithm, config)
+
+
+def _pixels(images: npt.ArrayLike | Tensor, channels: int) -> Tensor:
+    try:
+        array = np.asarray(images)
+    except ValueError:
+        raise InputError("the images differ in shape: give those of one shape at a time") from None
+    except (TypeError, RuntimeError) as error:  # a tensor on a GPU, or part of a graph
+        raise InputError(f"the images are no array: {error}") from None
+    if array.dtype.kind in "US":
+        raise InputError("images are given as arrays; those in files go to predict_files")
+    array = array[None] if array.ndim == 3 else array
+    if array.dtype != np.uint8 or array.ndim != 4 or array.shape[-1] != channels or 0 in array.shape[1:]:
+        raise InputError(f"the images must be uint8 of shape (N, H, W, {channels}), got {array.dtype} of {array.shape}")
+    return torch.as_tensor(np.ascontiguousarray(array))
 
 
 def _described(folder: Path) -> tuple[dict[str, Any], Trial]:

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from torch import Tensor
 
+from domainwise.arguments import typed
 from domainwise.averaging import average_models, greedy
 from domainwise.data.domains import Domains
 from domainwise.data.feed import Inputs
@@ -18,6 +19,7 @@ from domainwise.model import Model, load
 from domainwise.trial import Trial
 
 
+@typed
 def average_runs(folders: Sequence[Path | str], data: Domains | None = None, *, trust_code: bool = False) -> Model:
     """Average the saved models of trials that started from the same weights.
 

@@ -5,6 +5,7 @@ Precedence: preset < network < benchmark < device < given by the user. A preset 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -178,7 +179,9 @@ def resolve(
     """
     if not isinstance(preset, str) or preset not in PRESETS:
         raise InputError(f'there is no preset "{preset}": {closest(preset, PRESETS)}')
-    given = given or {}
+    given = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in (given or {}).items()
+    }
     check(given)
     of_benchmark = BENCHMARKS[preset].get(benchmark, {})
     own = {f.name for f in fields(Settings)} - {"hyperparameters", "origins"}

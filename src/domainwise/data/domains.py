@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from domainwise.data.arrays import Fixed, Images as Images, Labels as Labels, Ragged, Shapes
 from domainwise.errors import InputError, closest
@@ -40,6 +42,8 @@ OPTIONAL = ("evaluation", "shapes", "originals", "groups", "fixed")
 @dataclass(frozen=True, eq=False)
 class Domains:
     """Several domains of one data set. The fingerprint stands for the content, whatever folder it lies in."""
+
+    given_as: ClassVar[str] = "domains, such as dw.folders(DIR), dw.domains({...}) or dw.digits()"
 
     name: str
     classes: tuple[str, ...]
@@ -96,13 +100,54 @@ def domains(
     """Domains from arrays in memory: ``{"name": (images, labels), ...}``.
 
     Images are uint8, of shape (N, H, W) or (N, H, W, C); labels are whole numbers from 0, the same in every domain.
+    ``classes`` names them; without names every number up to the largest must occur.
     """
-    items = tuple(Domain(str(key), _images(str(key), x), _labels(str(key), y)) for key, (x, y) in arrays.items())
+    if not isinstance(arrays, Mapping):
+        raise InputError(f'domains are given as {{"name": (images, labels), ...}}, got {_kind(arrays)}')
+    items = tuple(_domain(name, given) for name, given in arrays.items())
     if not items:
         raise InputError("no domains were given")
-    if classes is None:
-        classes = [str(i) for i in range(1 + max(int(d.labels.max(initial=0)) for d in items))]
-    return Domains(name, tuple(classes), items, fingerprint_of(items, classes))
+    classes = _numbered(items) if classes is None else _named(classes)
+    return Domains(_text("data set", name), tuple(classes), items, fingerprint_of(items, classes))
+
+
+def _domain(name: object, given: object) -> Domain:
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
+        raise InputError(f'domain "{name}" is given as (images, labels), got {_kind(given)}')
+    return Domain(_text("domain", name), _images(str(name), given[0]), _labels(str(name), given[1]))
+
+
+def _text(what: str, name: object) -> str:
+    """Numbers are names too."""
+    if isinstance(name, bool) or not isinstance(name, str | int | np.integer) or not str(name).strip():
+        raise InputError(f"the name of a {what} must be a text that is not empty, got {name!r}")
+    return str(name)
+
+
+def _named(classes: object) -> list[str]:
+    if isinstance(classes, str) or not isinstance(classes, Sequence | np.ndarray):
+        raise InputError(f'classes must be the names of all classes, as in ["cat", "dog"], got {_kind(classes)}')
+    names = [_text("class", name) for name in classes]
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise InputError(f'class "{twice[0]}" is named more than once')
+    return names
+
+
+def _numbered(items: Sequence[Domain]) -> list[str]:
+    """Names for the labels. A number that no image has is more often a mark, such as 255 for none, than a class."""
+    labels = np.unique(np.concatenate([domain.labels for domain in items]))
+    labels = labels[labels >= 0]  # the others are told of where their domain is looked at
+    if len(labels) and labels[-1] != len(labels) - 1:
+        missing = int(np.flatnonzero(labels != np.arange(len(labels)))[0])
+        raise InputError(
+            f"the labels go up to {labels[-1]}, but only {len(labels)} of them occur, and {missing} does not: number "
+            "the classes from 0 without a gap, or name them all with classes=[...]"
+        )
+    return [str(label) for label in labels]
+
+
+def _kind(given: object) -> str:
+    return f'the text "{given}"' if isinstance(given, str) else f"an object of type {type(given).__name__}"
 
 
 def fingerprint_of(items: Sequence[Domain], classes: Sequence[str]) -> str:
@@ -116,21 +161,32 @@ def fingerprint_of(items: Sequence[Domain], classes: Sequence[str]) -> str:
 
 
 def _images(name: str, x: Any) -> Images:
-    try:
-        array = np.asarray(x)
-    except ValueError:
-        raise InputError(f'the images of domain "{name}" differ in shape: resize them to one') from None
+    array = _array(f'the images of domain "{name}"', x)
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
         raise InputError(
             f'the images of domain "{name}" must be uint8 of shape (N, H, W) or (N, H, W, C), '
             f"got {array.dtype} of shape {array.shape}; floats from 0 to 1 become (255 * x).round().astype('uint8')"
         )
-    return array[..., None] if array.ndim == 3 else array
+    array = array[..., None] if array.ndim == 3 else array
+    # Torch takes none that runs backwards, as x[..., ::-1] does.
+    return array if min(array.strides, default=0) >= 0 else np.ascontiguousarray(array)
+
+
+LARGEST = 2.0**53  # below which a float holds every whole number
+
+
+def _array(what: str, given: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise InputError(f"{what} differ in shape: make them of one") from None
+    except (TypeError, RuntimeError) as error:  # a tensor that is sparse, on a GPU, or part of a graph
+        raise InputError(f"{what} are no array: {error}") from None
 
 
 def _labels(name: str, y: Any) -> Labels:
-    array = np.asarray(y)
-    whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool((np.abs(array) < np.inf).all()))
+    array = _array(f'the labels of domain "{name}"', y)
+    whole = array.dtype.kind in "iubf" and bool((np.abs(array.astype(float)) < LARGEST).all())
     if array.ndim != 1 or not whole or not np.array_equal(array, np.floor(array)):
         raise InputError(
             f'the labels of domain "{name}" must be a row of whole numbers, got {array.dtype} {array.shape}'
@@ -162,8 +218,8 @@ def _validate(data: Domains) -> None:
 def _validate_domain(data: Domains, domain: Domain) -> None:
     if len(domain.images) != len(domain.labels):
         raise InputError(f'domain "{domain.name}" has {len(domain.images)} images and {len(domain.labels)} labels')
-    if len(domain) == 0:
-        raise InputError(f'domain "{domain.name}" of {data.name} has no images')
+    if len(domain) == 0 or 0 in domain.images.shape:
+        raise InputError(f'domain "{domain.name}" of {data.name} has no images, or none with pixels')
     if domain.images.shape[1:] != data.shape:
         raise InputError(
             f'images of domain "{domain.name}" are {domain.images.shape[1:]}, those of "{data.names[0]}" {data.shape}: '

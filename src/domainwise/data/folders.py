@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from domainwise.arguments import typed
 from domainwise.data.decode import SUFFIXES
 from domainwise.data.domains import Domains
 from domainwise.data.layout import Sizes
@@ -20,6 +21,7 @@ from domainwise.errors import InputError
 LAYOUT = f"images ({', '.join(SUFFIXES)}) must lie in DIR/<domain>/<class>/"
 
 
+@typed
 def folders(
     path: str | os.PathLike[str], *, size: int = 64, skip_corrupt: bool = False, progress: Progress | None = None
 ) -> Domains:

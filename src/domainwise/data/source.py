@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from domainwise.arguments import require
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, closest
 
@@ -41,6 +42,8 @@ def open_data(
         progress: called now and then with the number of images done and the number of all images.
         say: called with sentences about what is going on.
     """
+    for name, side in {"size": size, "eval_size": eval_size}.items():
+        require(name, side, int | None)
     found = find_source(text)
     if isinstance(found, Domains):
         return found
@@ -64,6 +67,7 @@ def find_source(text: str) -> Listing | Domains:
     """The data, where it is made in a moment; otherwise the image files it consists of."""
     from domainwise.data.folders import find, looking
 
+    require("data", text, str)
     if text == "digits":
         from domainwise.data.digits import digits
 

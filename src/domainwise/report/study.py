@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from domainwise.arguments import typed
 from domainwise.errors import InputError
 from domainwise.results import Outcome, outcomes, told_apart, variants
 
@@ -21,6 +22,7 @@ class Results:
     folder: Path
 
     @classmethod
+    @typed
     def open(cls, folder: Path | str) -> Results:
         """All that has ended in an output folder."""
         found = tuple(variants(told_apart(outcomes(Path(folder)))))
@@ -33,6 +35,7 @@ class Results:
         """Those that diverged or failed."""
         return [outcome for outcome in self.outcomes if outcome.result["status"] != "finished"]
 
+    @typed
     def table(self, format: str = "table", select: str | None = None) -> str:
         """``select`` names a rule of :mod:`domainwise.select`; without it, what the trials themselves selected."""
         from domainwise.report.selecting import table_by
@@ -45,6 +48,7 @@ class Results:
 
         return frame(self.outcomes)
 
+    @typed
     def report(self, path: Path | str, *, running: str = "") -> Path:
         """``running`` is what to say of trials that have not ended; the page then loads itself again now and then."""
         from domainwise.report.document import write
