@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from made_outcomes import Study
+from made_seals import reseal
 
 from domainwise import records
 from domainwise.counts import measures
@@ -32,8 +33,8 @@ def count(study: Study, *confusions: list[list[int]], averager: str = "") -> Non
         if averager:
             counts[averager] = {target: {"main": part((np.eye(len(confusion), dtype=int) * 10).tolist())}}
             result["averages"] = {averager: {"selected": result["selected"], "last": result["last"]}}
-        records.publish(folder / "result.json", result)
         records.publish(folder / "counts.json", counts)
+        reseal(folder, **result)
 
 
 def sorted_by_seed(study: Study) -> list[Path]:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from domainwise.data.domains import Domains
+from domainwise.integrity import digest, sealed
 from domainwise.sweep.folder import opened
 from domainwise.trial import Trial
 
@@ -24,12 +25,13 @@ def finished(folder: Path, data: Domains, trials: list[Trial]) -> Path:
             "averages": {}, "seconds": 2.0, "device": "cpu", "threads": 1,
             "versions": {"domainwise": "0.1.0", "torch": "2.13.0", "python": "3.11.2", "numpy": "2.4.6"},
         }  # fmt: skip
-        (path / "trial.json").write_text(json.dumps(trial.to_json(), indent=1))
-        (path / "result.json").write_text(json.dumps(result, indent=1))
+        (path / "trial.json").write_text(json.dumps(sealed(trial.to_json()), indent=1))
         domains = {name: {part: {"accuracy": score, "loss": 1.0, "count": 60}}
                    for name in data.names for part in [("main" if name in trial.targets else "holdout")]}  # fmt: skip
         record = {"step": 250, "seconds": 2.0, "loss": 0.5, "domains": domains}
         (path / "records.jsonl").write_text(
             "".join(json.dumps({**record, "step": s}) + "\n" for s in range(0, 300, 30))
         )
+        result["files"] = {"records.jsonl": digest(path / "records.jsonl")}
+        (path / "result.json").write_text(json.dumps(sealed(result), indent=1))
     return folder

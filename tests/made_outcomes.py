@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise import records, select
+from domainwise.integrity import digest, sealed
 from domainwise.results import Outcome, outcomes
 from domainwise.trial import Trial
 
@@ -37,11 +38,13 @@ class Study:
         trial = Trial(targets=targets, algorithm=algorithm, hyperparameters=hyperparameters, seed=seed, **named)
         folder = self.folder / "trials" / trial.id
         folder.mkdir(parents=True)
-        records.publish(folder / "trial.json", trial.to_json())
+        records.publish(folder / "trial.json", sealed(trial.to_json()))
         made = [self._record(trial, step, accuracy, validation, loss) for step in range(50, ended + 1, 50)]
         for record in made:
             records.append(folder / "records.jsonl", record)
-        records.publish(folder / "result.json", self._result(trial, made, status, ended))
+        files = {"records.jsonl": digest(folder / "records.jsonl")} if made else {}
+        result = {**self._result(trial, made, status, ended), "files": files}
+        records.publish(folder / "result.json", sealed(result))
         return self
 
     def _record(self, trial: Trial, step: int, accuracy: float, validation: float, loss: float) -> dict[str, Any]:

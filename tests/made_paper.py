@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from made_seals import reseal
 
 from domainwise import records, select
 from domainwise.api import Comparison
@@ -56,6 +57,7 @@ def ended(
         for record in made:
             records.append(folder / "records.jsonl", record)
         records.publish(folder / "result.json", _result(trial, made, diverged(trial)))
+        reseal(folder)
     return comparison.folder
 
 

@@ -32,7 +32,7 @@ LAYERS = [
         "tracing",
         "units",
     },
-    {"losses", "averaging", "counts", "data", "settings", "trial", "records", "select", "results"},
+    {"losses", "averaging", "counts", "data", "settings", "trial", "records", "integrity", "select", "results"},
     {"algorithms"},
     {"capture", "compiled", "model", "predicting", "trust", "waking"},
     {"keeper"},

@@ -17,6 +17,7 @@ from domainwise.data.domains import Domain
 from domainwise.data.feed import Feed, Inputs, Part
 from domainwise.data.splits import split
 from domainwise.loop import averaged_in, run, set_up
+from domainwise.results import result_in
 from domainwise.select import by_validation, summary, validation
 from domainwise.settings import resolve
 from domainwise.sweep.execute import execute
@@ -182,7 +183,7 @@ def test_a_trial_leaves_its_settings_records_and_result(tmp_path: Path) -> None:
     heard = []
     result = execute(trial(), DATA, tmp_path, watch=lambda _, event: heard.append(event))
     lines = list(records.read(tmp_path / "records.jsonl"))
-    assert result == json.loads((tmp_path / "result.json").read_text())
+    assert result == result_in(tmp_path, files=True)
     assert Trial.from_json(json.loads((tmp_path / "trial.json").read_text())) == trial()
     assert {**summary(by_validation(lines, ["c"]), ["c"])}.items() <= result["selected"].items()
     assert [event["step"] for event in heard if "validation" in event] == [1, 11, 21, 25]

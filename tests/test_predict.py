@@ -297,9 +297,15 @@ def test_predictions_may_be_replaced_by_predictions(domainwise: Command, model: 
 
 
 def test_weights_that_are_damaged_are_a_sentence(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_bytes((model / "best" / "config.json").read_bytes())
-    with pytest.raises(dw.InputError, match="cannot be read"):
+    config = json.loads((model / "best" / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(dw.InputError, match="is missing"):
         dw.load(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"short")
+    with pytest.raises(dw.InputError, match=r"has changed since it was written: it has 5 bytes and had \d+"):
+        dw.load(tmp_path)
+    of_an_earlier_version = {name: config[name] for name in config.keys() - {"files", "checksum"}}
+    (tmp_path / "config.json").write_text(json.dumps(of_an_earlier_version))
     (tmp_path / "model.safetensors").write_bytes(b"short")
     with pytest.raises(dw.InputError, match="cannot be read"):
         dw.load(tmp_path)

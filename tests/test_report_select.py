@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from made_outcomes import Study
+from made_seals import reseal
 
 from domainwise import InputError
 from domainwise.__main__ import main
@@ -33,6 +34,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (outcome.folder / "records.jsonl").unlink()
         for step in range(0, 50, 10):
             append(outcome.folder / "records.jsonl", diced(step, outcome.trial.targets, dice))
+        reseal(outcome.folder)
     return study.folder
 
 

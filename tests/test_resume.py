@@ -191,10 +191,10 @@ def test_what_has_ended_is_not_repeated(tmp_path: Path) -> None:
 
 def test_a_result_of_another_process_stands(tmp_path: Path) -> None:
     def publish() -> None:
-        (tmp_path / "result.json").write_text('{"from": "another process"}')
+        (tmp_path / "result.json").write_text('{"status": "failed", "from": "another process"}')
 
     result = execute(trial(), DATA, tmp_path, watch=lambda *_: publish())
-    assert result == {"from": "another process"}
+    assert result == {"status": "failed", "from": "another process"}
     assert not list(tmp_path.glob(".result*"))
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import typer
 from made_outcomes import Study
+from made_seals import reseal
 from typer.testing import CliRunner
 
 from domainwise.cli.show import show
 from domainwise.errors import InputError
-from domainwise.records import append, publish, read
+from domainwise.records import append, read
 from domainwise.select import selected, summary
 from domainwise.trial import Trial
 
@@ -102,8 +103,8 @@ def test_the_reason_is_that_of_the_trials_own_rule(study: Study, told: Show, rul
 
 def test_an_average_beside_the_model_has_its_own_number(study: Study, told: Show) -> None:
     study.add()
-    result = json.loads((only(study) / "result.json").read_text())
-    publish(only(study) / "result.json", {**result, "averages": {"swad": {"selected": {"step": 300, "target": 0.835}}}})
+    best = json.loads((only(study) / "result.json").read_text())["selected"]
+    reseal(only(study), averages={"swad": {"selected": {**best, "step": 300, "target": 0.835}}})
     assert '("swad") are reported as a model of their own: 83.5 % at step 300.' in told(only(study))
 
 
@@ -117,7 +118,7 @@ def rewrite(folder: Path, accuracies: list[tuple[float, float, float]]) -> None:
         append(folder / "records.jsonl", {"step": 10 * at, "seconds": 1.0, "loss": None, "domains": domains})
     records = list(read(folder / "records.jsonl"))
     chosen = summary(selected(records, trial), trial.targets, trial.test)
-    publish(folder / "result.json", {"status": "finished", "selected": chosen})
+    reseal(folder, selected=chosen)
 
 
 def test_ties_the_oracle_and_hindsight_are_told(study: Study, told: Show) -> None:

@@ -91,25 +91,6 @@ def test_the_time_is_estimated_from_trials_of_the_same_algorithm(tmp_path: Path)
     assert estimate(trials, [], 2) is None
 
 
-@pytest.mark.parametrize("damage", ["nothing", "missing", "cut", "stale", "foreign"])
-def test_outcomes_are_the_same_whatever_becomes_of_their_index(tmp_path: Path, damage: str) -> None:
-    folder = finished(tmp_path / "out", DATA, many(5))
-    first = outcomes(folder)
-    index, result = folder / "index.jsonl", first[2].folder / "result.json"
-    if damage == "missing":
-        index.unlink()
-    elif damage == "cut":
-        index.write_bytes(index.read_bytes()[:-40])
-    elif damage == "foreign":
-        index.write_text("[]\nnull\n\xff{\n")
-    elif damage == "stale":
-        changed = {**first[2].result, "seconds": 123.0}
-        result.write_text(json.dumps(changed))
-        first[2] = replace(first[2], result=changed)
-    assert outcomes(folder) == first
-    assert outcomes(folder) == first
-
-
 def test_a_removed_result_is_not_remembered(tmp_path: Path) -> None:
     folder = finished(tmp_path / "out", DATA, many(5))
     gone = outcomes(folder)[0].folder
@@ -118,7 +99,7 @@ def test_a_removed_result_is_not_remembered(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ten_thousand_trials_are_read_with_and_without_an_index(tmp_path: Path) -> None:
+def test_ten_thousand_trials_are_read(tmp_path: Path) -> None:
     folder = finished(tmp_path / "out", DATA, many(10_000))
     for _ in range(2):
         assert status(folder).ended == {"finished": 10_000}

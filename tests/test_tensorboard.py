@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from made_data import stripes
 from made_many import finished
+from made_seals import reseal
 
 from domainwise import InputError, compare
 from domainwise.__main__ import main
@@ -94,8 +95,10 @@ def test_called_again_it_adds_what_is_new_and_nothing_else(folder: Path, trials:
     file = folder / "trials" / trials[0].id / "records.jsonl"
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(lines[:4]))
+    reseal(file.parent)
     counts = [write(folder, folder / "logs").points]
     file.write_text("".join(lines))
+    reseal(file.parent)
     counts += [write(folder, folder / "logs").points for _ in range(2)]
     tags = 8  # of a record; and three numbers are reported once
     assert counts == [(3 * 10 + 4) * tags + 4 * 3, 6 * tags, 0]
@@ -120,6 +123,7 @@ def test_a_loss_that_is_not_finite_is_a_point_that_is_not_a_number(folder: Path,
     file = folder / "trials" / trials[0].id / "records.jsonl"
     record = {**json.loads(file.read_text().splitlines()[0]), "loss": None}
     file.write_text(json.dumps(record) + "\n")
+    reseal(file.parent)
     write(folder, folder / "logs")
     ((_, value),) = points(folder / "logs" / run_name(trials[0]))["training loss"]
     assert math.isnan(value)

@@ -6,8 +6,12 @@ import atexit
 import gc
 import os
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from domainwise.errors import InputError
+from domainwise.errors import InputError, Note
 
 # Looking for garbage is a quarter of the time that importing torch and its compiler takes; the compiler does so too.
 RARELY = (1_000_000, 20, 50)
@@ -21,7 +25,8 @@ def main() -> None:
 
     atexit.register(gc.freeze)  # nothing is gained by looking for cycles among ten thousand trials on the way out
     try:
-        app(prog_name="domainwise")
+        with notes_in_lines():
+            app(prog_name="domainwise")
     except InputError as error:
         if {"-v", "--verbose"} & set(sys.argv[1:]):
             raise
@@ -30,6 +35,25 @@ def main() -> None:
     except KeyboardInterrupt:
         print("domainwise: interrupted; the same command again goes on with what is missing", file=sys.stderr)
         sys.exit(130)
+
+
+@contextmanager
+def notes_in_lines() -> Iterator[None]:
+    """Say each note once, when it comes and without the place in the code."""
+    said: set[str] = set()
+    with warnings.catch_warnings():
+        before = warnings.showwarning
+        warnings.simplefilter("always", Note)
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if not issubclass(category, Note):
+                before(message, category, *place, **more)
+            elif str(message) not in said:
+                said.add(str(message))
+                print(f"domainwise: {message}", file=sys.stderr, flush=True)
+
+        warnings.showwarning = show
+        yield
 
 
 if __name__ == "__main__":

@@ -18,11 +18,11 @@ from domainwise.fitting import fit as fit
 from domainwise.keeper import Keep, spread
 from domainwise.machine import device_named
 from domainwise.report.study import Results as Results
-from domainwise.results import Outcome, ended, variants
+from domainwise.results import DAMAGED, Outcome, listing, variants
 from domainwise.settings import Settings, resolve
 from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.execute import Watch
-from domainwise.sweep.folder import opened, refuse_file
+from domainwise.sweep.folder import make_room, opened, refuse_file, restored
 from domainwise.sweep.pack import Many
 from domainwise.sweep.plan import plan, seeds_of, targets_of
 from domainwise.sweep.status import write_plan
@@ -39,27 +39,29 @@ class Comparison:
 
     def missing(self, retry_failed: bool = False) -> list[Trial]:
         """The trials that have not come to an end yet, or that ended without the average that is asked for now."""
-        found = ended(self.folder)
+        found = listing(self.folder, files=retry_failed).results
         return [trial for trial in self.trials if not _serves(trial, found.get(trial.id), retry_failed)]
 
     def run(self, engine: Runs, watch: Watch, retry_failed: bool = False) -> Results:
         """Run what is missing, beside whoever else is at work in the same folder."""
         with opened(self.folder, self.data):
             write_plan(self.folder, self.trials)
+            for id in listing(self.folder).unknown if retry_failed else ():
+                restored(self.folder / "trials" / id)
             missing = self.missing(retry_failed)
-            for trial in missing:  # a result that does not serve makes room for another
-                (self.folder / "trials" / trial.id / "result.json").unlink(missing_ok=True)
+            for trial in missing:  # a result that does not serve
+                make_room(self.folder / "trials" / trial.id)
             engine.run(missing, self.data, self.folder, watch)
         return self.results()
 
     def results(self) -> Results:
-        found, trials = ended(self.folder), self.folder / "trials"
+        found, trials = listing(self.folder, files=True).results, self.folder / "trials"
         own = [Outcome(trial, found[trial.id], trials / trial.id) for trial in self.trials if trial.id in found]
         return Results(tuple(variants(own)), self.folder)
 
 
 def _serves(trial: Trial, result: dict[str, Any] | None, retry_failed: bool) -> bool:
-    if result is None or (retry_failed and result["status"] == "failed"):
+    if result is None or (retry_failed and result["status"] in ("failed", DAMAGED)):
         return False
     return trial.average in ("none", *result["averages"]) or result["status"] != "finished"
 

@@ -10,6 +10,10 @@ class InputError(ValueError):
     """Something the user gave cannot be used. The command line prints it without a traceback and exits with 2."""
 
 
+class Note(UserWarning):
+    """Something to know that ends nothing: a warning in Python, a line on the command line."""
+
+
 def closest(word: str, known: Iterable[str]) -> str:
     """What to put behind "unknown ...": the names that look like ``word``, or all of them."""
     known = list(known)

@@ -18,9 +18,11 @@ from domainwise.capture import Fast
 from domainwise.checkpoint import saved, told_of
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.integrity import Damaged
 from domainwise.keeper import spread
 from domainwise.machine import bearable, device_named
 from domainwise.model import CONFIG, Model, loaded
+from domainwise.results import trial_in
 from domainwise.settings import Settings, resolve, whole
 from domainwise.sweep.execute import Watch, execute, models_in
 from domainwise.sweep.folder import check_contents, ended, is_ours, refuse_file
@@ -142,9 +144,11 @@ def _refuse_another(folder: Path, trial: Trial) -> None:
     if not (folder / "trial.json").is_file():
         return
     try:
-        other = Trial.from_json(json.loads((folder / "trial.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} holds a trial that this version of domainwise cannot read: use another") from error
+        other = trial_in(folder)
+    except Damaged as error:
+        raise InputError(
+            f"{folder} holds a trial that this version of domainwise cannot read: use another folder ({error})"
+        ) from error
     model, stopped = models_in(folder), bool(saved(folder))
     if not model and not stopped:
         return

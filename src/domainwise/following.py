@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from domainwise import integrity
 from domainwise.arguments import typed
-from domainwise.errors import InputError
+from domainwise.errors import InputError, Note
 from domainwise.records import Journal, Record
+from domainwise.results import DAMAGED, result_in, trial_in
 from domainwise.sweep.folder import is_ours
-from domainwise.sweep.status import PLAN
+from domainwise.sweep.status import planned
 from domainwise.trial import Trial
 
 LOOK = 1.0  # seconds between two looks at what is new
@@ -53,21 +57,36 @@ class Tail:
         self.trial: Trial | None = None
         self.looks: tuple[int, ...] = ()  # of the file when it was read
         self.steps: set[int] = set()
+        self.damaged = False
 
     def new(self) -> Iterator[tuple[Trial, Record]]:
         with suppress(FileNotFoundError):
             about = (self.folder / Journal.LEAN).stat()
             looks = (about.st_ino, about.st_size, about.st_mtime_ns)
-            if looks == self.looks:
+            if looks == self.looks or self.damaged or not self._known():
                 return
-            if self.trial is None:
-                self.trial = Trial.from_json(json.loads((self.folder / "trial.json").read_text(encoding="utf-8")))
+            assert self.trial is not None
             text = (self.folder / Journal.LEAN).read_bytes()
             self.looks = looks
             for record in _whole(text):
                 if record["step"] not in self.steps:
                     self.steps.add(record["step"])
                     yield self.trial, record
+
+    def _known(self) -> bool:
+        """Whether it can be told which trial it is; one that has ended must have the records it ended with."""
+        if self.trial is None and os.path.lexists(self.folder / "trial.json"):
+            try:
+                self.trial = trial_in(self.folder)
+                ended = os.path.lexists(self.folder / "result.json")
+                result = result_in(self.folder, files=True) if ended else {}
+                wrong = result["message"] if result.get("status") == DAMAGED else ""
+            except integrity.Damaged as error:
+                wrong = str(error)
+            if wrong:
+                self.damaged = True
+                warnings.warn(f"{wrong}: this trial is left out", Note, stacklevel=2)
+        return self.trial is not None and not self.damaged
 
 
 def _whole(text: bytes) -> Iterator[Record]:
@@ -80,8 +99,5 @@ def _whole(text: bytes) -> Iterator[Record]:
 
 def _all_ended(folder: Path) -> bool:
     """Of the trials that were asked for last; of all there are, where that is not known."""
-    asked: list[str] = []
-    with suppress(OSError, ValueError):
-        asked = list(json.loads((folder / PLAN).read_text(encoding="utf-8"))["trials"])
-    asked = asked or [path.name for path in (folder / "trials").glob("[!.]*")]
+    asked = list(planned(folder)) or [path.name for path in (folder / "trials").glob("[!.]*")]
     return bool(asked) and all((folder / "trials" / id / "result.json").exists() for id in asked)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from domainwise import integrity
 from domainwise.algorithms import Algorithm, Spec
 from domainwise.arguments import require, typed
 from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
@@ -91,7 +91,7 @@ def loaded(
     home = folder if (folder / CONFIG).is_file() else folder / which
     if not (home / CONFIG).is_file():
         raise InputError(f"{folder} has no saved model: give the folder of a trial that kept its {which} one")
-    config, trial = _described(home)
+    config, trial = described(home)
     if which == "best-average" and config.get("which") != "average":
         raise InputError(f"{home} has no averaged weights: leave out {which}")
     trial = allowed(trial, home, trust_code=trust_code, named=named)
@@ -126,28 +126,37 @@ def _pixels(images: npt.ArrayLike | Tensor, channels: int) -> Tensor:
     return torch.as_tensor(np.ascontiguousarray(array))
 
 
-def _described(folder: Path) -> tuple[dict[str, Any], Trial]:
+def described(folder: Path) -> tuple[dict[str, Any], Trial]:
     """What its config.json says; other programs write files of that name too."""
+    config = integrity.read(folder / CONFIG)
     try:
-        config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         trial = Trial.from_json(config["trial"])
         if not config.keys() >= NEEDED:
             raise KeyError(*NEEDED - config.keys())
         if not all(isinstance(text, str) for text in (trial.algorithm, trial.file, trial.network, trial.network_file)):
             raise TypeError("names are texts")
         return config, trial
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder} holds no model that this version of domainwise can read") from error
 
 
 def read(folder: Path) -> dict[str, Tensor]:
+    """The weights of a saved model, if they are those that were saved; those of earlier versions have no hash."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    if files := integrity.read(folder / CONFIG).get("files"):
+        integrity.verify(folder / WEIGHTS, files.get(WEIGHTS) if isinstance(files, dict) else None)
     try:
-        return load_file(folder / WEIGHTS)
+        weights = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
         raise InputError(f"the weights in {folder / WEIGHTS} cannot be read: {error}") from error
+    if not all(tensor.isfinite().all() for tensor in weights.values()):
+        raise InputError(
+            f"{folder} holds a model with parameters that are not finite numbers: it diverged before it was saved, or "
+            f"{WEIGHTS} has changed since"
+        )
+    return weights
 
 
 def save(folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
@@ -158,7 +167,7 @@ def save(folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any])
     save_tensors({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
     sync(temporary)
     temporary.replace(folder / WEIGHTS)
-    publish(folder / CONFIG, dict(config))
+    publish(folder / CONFIG, integrity.sealed({**config, "files": {WEIGHTS: integrity.digest(folder / WEIGHTS)}}))
     sync(folder)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from domainwise import records
+from domainwise import integrity, records
+from domainwise.errors import Note
 from domainwise.trial import SEARCHED, Trial
 
 
@@ -24,7 +26,9 @@ class Outcome:
      "selected": null or {"step": 250, "validation": 0.95, "target": 0.81, "targets": {"75": 0.81}},
      "last": the same of the last record, "averages": {"swad": {"selected": ..., "last": ...}},
      "seconds": 3.2, "device": "cpu", "threads": 1,
-     "versions": {"domainwise": "0.1.0", "torch": ..., "python": ..., "numpy": ...}}
+     "versions": {"domainwise": "0.1.0", "torch": ..., "python": ..., "numpy": ...},
+     "files": {"records.jsonl": {"sha256": ..., "bytes": ...}, "best/model.safetensors": ...}}
+    or, where the file or one of these is not what was written, {"status": "damaged", "message": a sentence, ...}.
     """
 
     trial: Trial
@@ -33,23 +37,182 @@ class Outcome:
     averaged: bool = False  # whether this is the averaged model of the run
 
     def records(self) -> list[records.Record]:
+        if self.result["status"] == DAMAGED:
+            return []
         found = records.read(self.folder / "records.jsonl")
         if not self.averaged:
             return list(found)
         return [{**record, "domains": record["average"]} for record in found if "average" in record]
 
 
-def outcomes(folder: Path) -> list[Outcome]:
-    """Every trial of an output folder that has come to an end, well or badly."""
-    trials = folder / "trials"
+@dataclass(frozen=True)
+class Listing:
+    """The trials of an output folder, those that are damaged among them."""
+
+    outcomes: Sequence[Outcome]  # of trials that have ended, well or badly; "damaged" is a status too
+    unknown: Mapping[str, str] = field(default_factory=dict)  # ids of those with no trial.json to read, and why
+    waiting: int = 0  # trials that have begun and have no result yet
+
+    @property
+    def results(self) -> dict[str, dict[str, Any]]:
+        """Every result by the id of its trial."""
+        lost = {id: damaged(id, sentence) for id, sentence in self.unknown.items()}
+        return {**lost, **{one.folder.name: one.result for one in self.outcomes}}
+
+
+def listing(folder: Path, *, files: bool = False) -> Listing:
+    """Read what has ended in an output folder; ``files`` also compares the records and the counts with their hashes."""
+    found, unknown, waiting = list[Outcome](), dict[str, str](), 0
     with _no_looking_for_cycles():
-        return [Outcome(Trial.from_json(line["trial"]), line["result"], trials / line["id"]) for line in _lines(folder)]
+        for home in _homes(folder / "trials"):
+            if not os.path.lexists(f"{home}/result.json"):
+                waiting += 1
+                continue
+            try:
+                found.append(outcome(home, files=files))
+            except integrity.Damaged as error:
+                unknown[home.name] = str(error)
+    return Listing(found, unknown, waiting)
+
+
+def outcomes(folder: Path, *, files: bool = False) -> list[Outcome]:
+    """Every trial of an output folder that has come to an end, well or badly."""
+    return list(listing(folder, files=files).outcomes)
+
+
+def warn_of_damage(trials: Listing) -> None:
+    """Warn, in a sentence each, of what is damaged, of what has no result and of what nobody can check."""
+    if trials.waiting:
+        many = f"{trials.waiting} trial{'s' * (trials.waiting > 1)}"
+        warnings.warn(f"{many} without a result yet, and so left out", Note, stacklevel=3)
+    unsealed = sum("files" not in one.result and one.result["status"] != DAMAGED for one in trials.outcomes)
+    if unsealed:
+        warnings.warn(
+            f"{unsealed} of {len(trials.results)} trials are of an earlier version, which kept no hashes: whether "
+            "their numbers have changed since cannot be told",
+            Note,
+            stacklevel=3,
+        )
+    lost = {one.folder.name: one.result["message"] for one in trials.outcomes if one.result["status"] == DAMAGED}
+    lost |= trials.unknown
+    if lost:
+        more = f"; and {len(lost) - 3} more" if len(lost) > 3 else ""
+        warnings.warn(
+            f"{len(lost)} of {len(trials.results)} trials {'are' if len(lost) > 1 else 'is'} damaged and left out: "
+            f"{'; '.join([*lost.values()][:3])}{more}. The command that made them runs them again with --retry-failed",
+            Note,
+            stacklevel=3,
+        )
+
+
+def outcome(home: Path, *, files: bool = False) -> Outcome:
+    """What came of the trial in a folder; :class:`~domainwise.integrity.Damaged` where it is not known which it is."""
+    trial = trial_in(home)
+    return Outcome(trial, result_in(home, files=files), home)
+
+
+def trial_in(home: Path) -> Trial:
+    """The trial of a folder, from its trial.json."""
+    path = home / "trial.json"
+    settings = integrity.read(path)
+    try:
+        return Trial.from_json(settings)
+    except (TypeError, ValueError, KeyError) as error:
+        raise integrity.Damaged(path, f"is damaged: it describes no trial ({error})") from error
+
+
+def result_in(home: Path, *, files: bool = False) -> dict[str, Any]:
+    """The result in a trial's folder; with the status "damaged" where that, or ``files``, is not what was written."""
+    try:
+        result = integrity.read(home / "result.json")
+        if (wrong := _wrong(result)) is not None:
+            raise integrity.Damaged(home / "result.json", f"is damaged: its {wrong} makes no sense")
+        if files:
+            _verify(home, result)
+    except integrity.Damaged as error:
+        return damaged(home.name, str(error))
+    return result
+
+
+def damaged(id: str, sentence: str) -> dict[str, Any]:
+    """What stands for a result of which something is damaged."""
+    return {"id": id, "status": DAMAGED, "message": sentence, "selected": None, "last": None, "averages": {}}
+
+
+DAMAGED = "damaged"
+READ = ("records.jsonl", "counts.json")  # the files of a trial whose numbers are shown, beside those of its result
+
+
+def _verify(home: Path, result: Mapping[str, Any]) -> None:
+    """That the files to be read are what was written; without hashes, of an earlier version, that they can be read."""
+    if "files" in result:
+        for name in READ:
+            if name in result["files"]:
+                integrity.verify(home / name, result["files"][name])
+        return
+    if (home / "counts.json").exists():
+        integrity.read(home / "counts.json")
+    path = home / "records.jsonl"
+    if path.exists() or result["status"] == "finished":
+        for number, line in enumerate(integrity.content(path).splitlines(keepends=True), 1):
+            if not _is_record(line):
+                raise integrity.Damaged(path, f"is damaged: its line {number} is no record")
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        record = json.loads(line)
+        scores = [part["accuracy"] for parts in record["domains"].values() for part in parts.values()]
+        whole = isinstance(record["step"], int) and line.endswith(b"\n")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+    return whole and all(score is None or isinstance(score, _NUMBER) for score in scores)
+
+
+def _wrong(result: Mapping[str, Any]) -> str | None:
+    """The name of what a result cannot have been written with: other programs and accidents write JSON too."""
+    kinds = {"id": str, "status": str, "message": str, "averages": dict, "versions": dict, "files": dict}
+    for name, kind in kinds.items():
+        if name in result and not isinstance(result[name], kind):
+            return name
+    if result.get("status") not in ("finished", "diverged", "failed"):
+        return "status"
+    summaries = {"selected": result.get("selected"), "last": result.get("last")}
+    for name, average in result.get("averages", {}).items():
+        if not isinstance(average, dict):
+            return "averages"
+        summaries |= {f"{part} of {name}": average.get(part) for part in ("selected", "last")}
+    finished = result["status"] == "finished"
+    missing = finished and not all(isinstance(result.get(name), _NUMBER) for name in ("step", "seconds"))
+    if missing or (finished and summaries["selected"] is None):
+        return "numbers"
+    return next((name for name, one in summaries.items() if one is not None and not _summary(one)), None)
+
+
+_NUMBER = (int, float)
+
+
+def _summary(one: object) -> bool:
+    """Whether it is a step with its accuracies, as tables need them."""
+    if not isinstance(one, dict) or not isinstance(one.get("step"), int):
+        return False
+    targets, measures = one.get("targets"), one.get("measures", {})
+    if not isinstance(targets, dict) or not isinstance(measures, dict):
+        return False
+    values = [one.get("validation"), one.get("target"), *targets.values()]
+    return all(value is None or isinstance(value, _NUMBER) for value in values)
+
+
+def _homes(trials: Path) -> list[Path]:
+    """The folders of the trials, in the order of their ids."""
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(trials) as entries:
+        return [trials / name for name in sorted(one.name for one in entries if one.name[0] != "." and one.is_dir())]
+    return []
 
 
 def ended(folder: Path) -> dict[str, dict[str, Any]]:
-    """The same results by the ids of their trials, for who needs no more."""
-    with _no_looking_for_cycles():
-        return {line["id"]: line["result"] for line in _lines(folder)}
+    """The results of an output folder by the ids of their trials, for who needs no more."""
+    return listing(folder).results
 
 
 @contextmanager
@@ -62,78 +225,6 @@ def _no_looking_for_cycles() -> Iterator[None]:
     finally:
         if before:
             gc.enable()
-
-
-def _lines(folder: Path) -> list[dict[str, Any]]:
-    """What was read before is kept in one file, index.jsonl, which may be deleted at any time: every line of it counts
-    only as long as the result it was made from is the same."""
-    known, lines = _remembered(folder / INDEX)
-    found, fresh = [], []
-    for id, stamp in sorted(_stamps(folder / "trials").items()):
-        line = known.get(id)
-        if line is None or line["stamp"] != stamp:
-            about = {name: _json(folder / "trials" / id / f"{name}.json") for name in ("trial", "result")}
-            line = {"id": id, "stamp": stamp, **about}
-            fresh.append(line)
-        found.append(line)
-    if fresh:
-        _remember(folder / INDEX, fresh, anew=lines > 2 * len(known))
-    return found
-
-
-INDEX = "index.jsonl"
-
-
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _stamps(trials: Path) -> dict[str, list[int]]:
-    """Of every trial that has ended, when its result was written and how long it is."""
-    found = {}
-    with suppress(FileNotFoundError), os.scandir(trials) as entries:
-        for entry in entries:
-            with suppress(OSError):
-                about = os.stat(f"{entry.path}/result.json")  # noqa: PTH116  ten thousand of them
-                found[entry.name] = [about.st_mtime_ns, about.st_size]
-    return found
-
-
-_READ: dict[tuple[str, int, int], tuple[dict[str, Any], int]] = {}  # the last index read, for one that is the same
-
-
-def _remembered(index: Path) -> tuple[dict[str, Any], int]:
-    """The last line about every trial, and the number of lines; one that was cut while being written is left out."""
-    known: dict[str, Any] = {}
-    lines = 0
-    with suppress(OSError):
-        about = index.stat()
-        same = (str(index.absolute()), about.st_mtime_ns, about.st_size)
-        if same not in _READ:
-            _READ.clear()
-            _READ[same] = _parsed(index)
-        known, lines = _READ[same]
-    return known, lines
-
-
-def _parsed(index: Path) -> tuple[dict[str, Any], int]:
-    known, lines = {}, 0
-    with suppress(OSError), index.open(encoding="utf-8", errors="replace") as file:
-        for text in file:
-            lines += 1
-            with suppress(ValueError, KeyError, TypeError):
-                line = json.loads(text)
-                known[line["id"]] = line
-    return known, lines
-
-
-def _remember(index: Path, fresh: list[dict[str, Any]], anew: bool) -> None:
-    text = "".join(json.dumps(line) + "\n" for line in fresh)
-    with suppress(OSError):  # a folder that is not ours to write to is read as well without
-        if anew:
-            index.unlink(missing_ok=True)
-        with index.open("a", encoding="utf-8") as file:
-            file.write("\n" * bool(file.tell()) + text)  # after a line that may have been cut
 
 
 def variants(found: Iterable[Outcome]) -> list[Outcome]:

@@ -38,7 +38,7 @@ def write(folder: Path, logdir: Path, *, wait: bool = False) -> Written:
     with _alone(logdir), Board(folder, logdir) as board:
         for trial, record in records:
             board.add(trial, record)
-        for outcome in outcomes(folder):
+        for outcome in outcomes(folder, files=True):
             board.report(outcome)
     return Written(board.points, len(board.known))
 

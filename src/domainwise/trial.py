@@ -68,9 +68,16 @@ class Trial:
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> Trial:
         known = {**settings, "targets": tuple(settings["targets"])}
-        known.pop("id", None)
-        return cls(**known)
+        for other in ("id", "checksum"):  # of the file
+            known.pop(other, None)
+        trial = cls(**known)
+        wrong = [name for name, kinds in _KINDS.items() if not isinstance(getattr(trial, name), kinds)]
+        if wrong or not all(isinstance(name, str) for name in trial.targets):
+            raise TypeError(f"not what a trial has under {', '.join(wrong or ['targets'])}")
+        return trial
 
 
 _CANONICAL = json.JSONEncoder(sort_keys=True)  # made once: there may be ten thousand trials
 _DETERMINING = {f.name for f in fields(Trial) if f.compare}
+_TYPES = {"str": str, "int": int, "float": (int, float), "bool": bool, "tuple[str, ...]": tuple}
+_KINDS: dict[str, Any] = {f.name: _TYPES.get(str(f.type), Mapping) for f in fields(Trial) if "|" not in str(f.type)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from domainwise import integrity
 from domainwise.analysis.task import Task
 from domainwise.errors import InputError
 from domainwise.model import CONFIG, read
@@ -22,7 +22,7 @@ def places(task: Task, folders: Sequence[Path]) -> dict[str, Tensor]:
     for folder, home in zip(folders, homes, strict=True):
         if not (home / CONFIG).is_file():
             raise InputError(f"{folder} has no saved model: give the folder of one, such as RUN/best")
-    configs = [json.loads((home / CONFIG).read_text(encoding="utf-8")) for home in homes]
+    configs = [integrity.read(home / CONFIG) for home in homes]
     if len({config["trial"]["fingerprint"] for config in configs}) > 1:
         raise InputError("these models were trained on different data, so that no domain has a loss for all of them")
     vectors = [_vector(task, folder, read(home)) for folder, home in zip(folders, homes, strict=True)]

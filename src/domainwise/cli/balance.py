@@ -121,14 +121,18 @@ def _models(folder: Path, along: bool) -> tuple[Path | None, dict[int, Path]]:
 def _chosen(run: str, algorithms: str | None) -> list[tuple[Path, Trial]]:
     from domainwise.cli.show import trials_named
     from domainwise.errors import InputError
-    from domainwise.model import CONFIG
-    from domainwise.trial import Trial
+    from domainwise.integrity import Damaged
+    from domainwise.model import CONFIG, described
+    from domainwise.results import trial_in
 
     if (Path(run) / CONFIG).is_file():  # one model: a snapshot, an average
-        config = json.loads((Path(run) / CONFIG).read_text(encoding="utf-8"))
-        return [(Path(run), Trial.from_json(config["trial"]))]
-    named = {folder: json.loads((folder / "trial.json").read_text(encoding="utf-8")) for folder in trials_named(run)}
-    trials = [(folder, Trial.from_json(settings)) for folder, settings in named.items()]
+        return [(Path(run), described(Path(run))[1])]
+    trials = []
+    for folder in trials_named(run):
+        try:
+            trials.append((folder, trial_in(folder)))
+        except Damaged as error:
+            print(f"domainwise: {error}: this trial is left out", file=sys.stderr)
     wanted = [name.strip() for name in algorithms.split(",")] if algorithms else None
     chosen = [(folder, trial) for folder, trial in trials if wanted is None or trial.algorithm in wanted]
     if not chosen:

@@ -18,15 +18,17 @@ def export_domainbed(
 
     from domainwise.domainbed import export
     from domainwise.errors import InputError
-    from domainwise.results import outcomes, told_apart, variants
+    from domainwise.results import listing, told_apart, variants, warn_of_damage
 
-    found = variants(told_apart(outcomes(folder)))
+    trials = listing(folder, files=True)
+    warn_of_damage(trials)
+    found = variants(told_apart(trials.outcomes))
     if not found:
         raise InputError(f"{folder} has no trials that came to an end: give the folder that a comparison wrote to")
     written = export(found, output)
     left = len(found) - len(written)
     if not quiet:
-        lost = f"; {left} that diverged or failed left out" if left else ""
+        lost = f"; {left} that diverged, failed or are damaged left out" if left else ""
         print(f"{len(written)} run{'s' * (len(written) != 1)} in {output}{lost}", file=sys.stderr)
         others = sum(one.trial.selection in ("pooled", "last") or one.trial.test == "all" for one in found)
         if others:

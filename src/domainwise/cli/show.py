@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import glob
-import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,7 @@ def show(
 def trials_named(text: str) -> list[Path]:
     """The folders of the trials that are meant; a bare id is looked for where results go by default."""
     path = Path(text)
-    if (path / "trial.json").is_file():
+    if any((path / name).is_file() for name in ("trial.json", "result.json")):
         return [path]
     if (path / "trials").is_dir():
         return _in(path, "")
@@ -41,21 +41,17 @@ def trials_named(text: str) -> list[Path]:
 
 
 def _in(output: Path, beginning: str) -> list[Path]:
-    found = (output / "trials").glob(f"{glob.escape(beginning)}*/trial.json")
-    return sorted(file.parent for file in found)
+    found = (output / "trials").glob(f"{glob.escape(beginning)}*")
+    return sorted(home for home in found if any((home / name).exists() for name in ("trial.json", "result.json")))
 
 
 def explained(folder: Path) -> str:
     from domainwise.report.explain import explanation, standing
-    from domainwise.results import Outcome, outcomes, told_apart
-    from domainwise.trial import Trial
+    from domainwise.results import Outcome, outcomes, result_in, told_apart, trial_in
 
-    result = folder / "result.json"
-    outcome = Outcome(
-        Trial.from_json(json.loads((folder / "trial.json").read_text(encoding="utf-8"))),
-        json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {"status": "unfinished"},
-        folder,
-    )
+    ended = os.path.lexists(folder / "result.json")
+    result = result_in(folder, files=True) if ended else {"status": "unfinished"}
+    outcome = Outcome(trial_in(folder), result, folder)
     output = folder.resolve().parent.parent
     return explanation(outcome, standing(outcome, told_apart(outcomes(output))))
 
@@ -63,11 +59,14 @@ def explained(folder: Path) -> str:
 def listed(folders: Sequence[Path]) -> str:
     """One line for each of several trials."""
     from domainwise.report.explain import overview
-    from domainwise.results import outcomes, told_apart
+    from domainwise.results import listing, told_apart, warn_of_damage
 
     outputs = dict.fromkeys(folder.parent.parent for folder in folders)
     wanted = {folder.name for folder in folders}
-    found = [one for output in outputs for one in told_apart(outcomes(output)) if one.folder.name in wanted]
+    trials = [listing(output) for output in outputs]
+    found = [one for some in trials for one in told_apart(some.outcomes) if one.folder.name in wanted]
+    for some in trials:
+        warn_of_damage(some)
     unfinished = len(folders) - len(found)
     waiting = f"{unfinished} more have not come to an end. " if unfinished else ""
     return f"{overview(found)}\n\n{waiting}For one of them: domainwise show {folders[0].parent.parent}/ID"

@@ -26,6 +26,10 @@ def status(folder: Annotated[Path, typer.Argument(help="A folder that compare, s
         print(f"{outcome.result['status']}: {describe(outcome.trial)}: {outcome.result['message']}")
     if len(found.troubles) > MOST:
         print(f"... and {len(found.troubles) - MOST} more; domainwise report {folder} lists them all")
+    for sentence in [*found.unknown.values()][:MOST]:
+        print(f"damaged: {sentence}")
+    if "damaged" in found.ended:
+        print(f"mend     the same command again with --retry-failed, or domainwise check {folder} --repair")
 
 
 MOST = 10  # sentences about what went wrong

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from domainwise._version import __version__
 from domainwise.domainbed.read import Imported, Sweep
 from domainwise.errors import InputError
+from domainwise.integrity import digest, sealed
 from domainwise.records import append, publish
 from domainwise.select import by_validation, summary
-from domainwise.sweep.folder import MARK, is_ours
+from domainwise.sweep.folder import is_ours, marked, publish_mark
 from domainwise.trial import Trial
 
 
@@ -31,11 +30,12 @@ def convert(sweep: Sweep, folder: Path) -> list[Path]:
 def _written(one: Imported, trial: Trial, folder: Path) -> Path:
     own = folder / "trials" / trial.id
     own.mkdir(parents=True, exist_ok=True)
-    publish(own / "trial.json", trial.to_json())
+    publish(own / "trial.json", sealed(trial.to_json()))
     (own / "records.jsonl").unlink(missing_ok=True)
     for record in one.run.records:
         append(own / "records.jsonl", record)
-    publish(own / "result.json", _result(one, trial))
+    files = {"records.jsonl": digest(own / "records.jsonl")}
+    publish(own / "result.json", sealed({**_result(one, trial), "files": files}))
     return own
 
 
@@ -90,10 +90,9 @@ def _result(one: Imported, trial: Trial) -> dict[str, Any]:
 
 
 def _mark(folder: Path, datasets: set[str]) -> None:
-    mark = folder / MARK
     if folder.exists() and not is_ours(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} has files that are not from domainwise: choose an empty or a new folder with -o")
-    about = json.loads(mark.read_text(encoding="utf-8")) if mark.is_file() else {"data": {}}
-    about["data"].update({name: f"domainbed:{name}" for name in sorted(datasets)})
     folder.mkdir(parents=True, exist_ok=True)
-    publish(mark, {"domainwise": __version__, **about})
+    about = marked(folder)
+    about["data"].update({name: f"domainbed:{name}" for name in sorted(datasets)})
+    publish_mark(folder, about)

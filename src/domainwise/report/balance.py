@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import os
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from domainwise.errors import Note
+from domainwise.integrity import Damaged, read, sealed
 from domainwise.records import publish
 from domainwise.report import courses
 from domainwise.report.figures import CURVES, Style, styles
@@ -110,9 +113,26 @@ def _left_out(trials: Sequence[Measured]) -> list[str]:
 def keep(folder: Path, found: Found) -> None:
     """With a trial. Snapshots that were measured the same way before stay where they are not measured again."""
     file = folder / FILE
-    before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    before = _read(file) or {}
     same = all(before.get(key) == found[key] for key in ("steps", "lr"))
-    publish(file, {**({"along": before["along"]} if same and "along" in before else {}), **found})
+    publish(file, sealed({**({"along": before["along"]} if same and "along" in before else {}), **found}))
+
+
+def _read(file: Path) -> Found | None:
+    """What was measured; None where nothing was, or, said, where it is damaged."""
+    if not os.path.lexists(file):
+        return None
+    try:
+        found = read(file)
+        places = [*([found] if "variation" in found else []), *found.get("along", [])]
+        if not all(isinstance(place[key], int | float | None) for place in places for key in COLUMNS):
+            raise TypeError
+        return found
+    except Damaged as error:
+        warnings.warn(f"{error}: balance has to be measured again there", Note, stacklevel=2)
+    except (KeyError, TypeError):
+        warnings.warn(f"{file} is damaged: balance has to be measured again there", Note, stacklevel=2)
+    return None
 
 
 def cell(values: Sequence[float | None]) -> tuple[str, str]:
@@ -147,9 +167,9 @@ def _values(trials: Sequence[Measured], value: Callable[[Measured], float | None
 def _measured(grid: Grid) -> list[Measured]:
     """Averaged models were not."""
     return [
-        Measured(name, target, seed, json.loads(file.read_text(encoding="utf-8")))
+        Measured(name, target, seed, found)
         for name, groups in grid.items()
         for target, group in groups.items()
         for seed, outcome in group.items()
-        if not outcome.averaged and accuracy(outcome) is not None and (file := outcome.folder / FILE).is_file()
+        if not outcome.averaged and accuracy(outcome) is not None and (found := _read(outcome.folder / FILE))
     ]

@@ -83,7 +83,7 @@ def _verdict(outcome: Outcome, records: Sequence[Record]) -> list[str]:
     status = outcome.result["status"]
     if status == "unfinished":
         return [f"No number is reported: the trial has not come to an end. It has {_evaluations(records)} so far."]
-    if status != "finished" or not records:
+    if status != "finished" or not records:  # diverged, failed or damaged
         return [f"No number is reported: {outcome.result.get('message') or 'there are no records'}"]
     because = _because(outcome, eligible(records, outcome.trial), RULES[outcome.trial.selection])
     if not outcome.trial.targets:

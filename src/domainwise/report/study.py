@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from domainwise.arguments import typed
 from domainwise.errors import InputError
-from domainwise.results import Outcome, outcomes, told_apart, variants
+from domainwise.results import Outcome, listing, told_apart, variants, warn_of_damage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,14 +25,16 @@ class Results:
     @typed
     def open(cls, folder: Path | str) -> Results:
         """All that has ended in an output folder."""
-        found = tuple(variants(told_apart(outcomes(Path(folder)))))
-        if not found:
+        trials = listing(Path(folder), files=True)
+        found = tuple(variants(told_apart(trials.outcomes)))
+        if not found and not trials.unknown:
             raise InputError(f"{folder} has no finished trials: give the folder that a comparison wrote to")
+        warn_of_damage(trials)
         return cls(found, Path(folder))
 
     @property
     def troubled(self) -> list[Outcome]:
-        """Those that diverged or failed."""
+        """Those that diverged or failed, or are damaged."""
         return [outcome for outcome in self.outcomes if outcome.result["status"] != "finished"]
 
     @typed

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainwise.errors import Note
+from domainwise.integrity import Damaged, read, sealed
 from domainwise.records import publish
 from domainwise.report.grid import Grid
 from domainwise.report.svg import COLOURS, INK, Panel, panel
@@ -48,7 +51,7 @@ class Surface:
         return list(self.models.values())[-1]
 
     def save(self, folder: Path) -> None:
-        publish(folder / FILE, asdict(self))
+        publish(folder / FILE, sealed(asdict(self)))
 
 
 @dataclass(frozen=True)
@@ -63,14 +66,22 @@ class Drawn:
 
 
 def surfaces(grid: Grid) -> list[Drawn]:
-    """Of every trial that has one kept."""
-    return [
-        _drawn(_read(file), f"{name}, target {target}, seed {seed}")
+    """Of every trial that has one kept; one that is damaged is left out, and said."""
+    drawn = []
+    for name, target, seed, outcome in (
+        (name, target, seed, outcome)
         for name, groups in grid.items()
         for target, group in groups.items()
         for seed, outcome in group.items()
-        if not outcome.averaged and (file := outcome.folder / FILE).is_file()
-    ]
+    ):
+        file = outcome.folder / FILE
+        if not outcome.averaged and os.path.lexists(file):
+            try:
+                drawn.append(_drawn(_read(file), f"{name}, target {target}, seed {seed}"))
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+                said = str(error) if isinstance(error, Damaged) else f"{file} is damaged"
+                warnings.warn(f"{said}: the surface has to be measured again", Note, stacklevel=2)
+    return drawn
 
 
 def _drawn(found: Surface | None, about: str) -> Drawn:
@@ -87,7 +98,7 @@ def _drawn(found: Surface | None, about: str) -> Drawn:
 
 def _read(file: Path) -> Surface | None:
     """None where the models were at no finite place; a loss that is not finite is a hole in the surface."""
-    kept = json.loads(file.read_text(encoding="utf-8"))
+    kept = read(file)
     if None in kept["a"] or None in kept["b"]:
         return None
     models = {name: (a, b) for name, (a, b) in kept["models"].items()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from domainwise import integrity
+from domainwise.errors import Note
 from domainwise.report.grid import Grid, accuracy
 from domainwise.results import Outcome
 
@@ -57,8 +60,7 @@ def tallies(grid: Grid) -> Tallies:
 
 def _tally(outcome: Outcome, files: dict[Path, dict[str, Any]]) -> Tally | None:
     if outcome.folder not in files:
-        file = outcome.folder / "counts.json"
-        files[outcome.folder] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        files[outcome.folder] = _read(outcome.folder / "counts.json")
     counts = files[outcome.folder]
     # beside the "model" there is at most one other, under the name of the averager
     domains: dict[str, Any] = next((counts[name] for name in counts if outcome.averaged != (name == "model")), {})
@@ -91,5 +93,11 @@ def class_names(grid: Grid, found: Tallies, target: str) -> list[str]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return found
+    """What it holds; nothing where there is none, or, said, where it is damaged."""
+    if not os.path.lexists(file):
+        return {}
+    try:
+        return integrity.read(file)
+    except integrity.Damaged as error:
+        warnings.warn(f"{error}: the report does without", Note, stacklevel=2)
+        return {}

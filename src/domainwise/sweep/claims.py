@@ -65,7 +65,9 @@ class Claim:
             with self._writing, suppress(OSError):  # a full disk is for the trial itself to report
                 if self._released.is_set():
                     return
-                if read(self.path).get("token") != self.token:
+                about = read(self.path)
+                gone = not about and not os.path.lexists(self.path)
+                if gone or about.get("token", self.token) != self.token:  # what is damaged is written anew
                     self.lost = True
                     return
                 temporary = self.path.with_name(f".{self.token}")
@@ -108,11 +110,15 @@ def machine() -> str:
 
 def read(path: Path) -> dict[str, Any]:
     """A claim; nothing where it is gone, or not whole."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         found = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(found, dict):
-            return found
+        whole = isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in _KINDS.items())
+        if whole and found["steps"] > 0 and found["machine"].strip():
+            return dict(found)
     return {}
+
+
+_KINDS = {"token": str, "machine": str, "process": int, "step": int, "steps": int}
 
 
 def dead(about: dict[str, Any]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import sys
 import time
 import traceback
@@ -21,10 +20,12 @@ from domainwise.counts import measures, worst
 from domainwise.course import Diverged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.integrity import Damaged, digest, read, sealed
 from domainwise.keeper import Keep, Keeper
 from domainwise.loop import run
-from domainwise.model import CONFIG
+from domainwise.model import CONFIG, WEIGHTS
 from domainwise.records import Journal, Record, publish, publish_once
+from domainwise.results import DAMAGED, READ, result_in
 from domainwise.select import selected, summary, validation
 from domainwise.sweep.alone import alone, clear_leftovers
 from domainwise.sweep.resuming import checkpoints_of, versions
@@ -67,7 +68,7 @@ def execute(
             if ended is not None:
                 return ended
             clear_leftovers(folder)
-            publish(folder / "trial.json", trial.to_json())
+            publish(folder / "trial.json", sealed(trial.to_json()))
             keeper = Keeper(trial, keep=keep, snapshots=snapshots, folder=folder)
             attempt = Attempt(trial, folder, device, keeper, evaluate_all, checkpoint_every, watch)
             return attempt.ended(attempt.train(data, fast))
@@ -85,14 +86,25 @@ def execute(
 
 def _in(folder: Path, name: str) -> str | None:
     """A setting of the trial that a folder is of."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((folder / "trial.json").read_text(encoding="utf-8"))[name])
+    with suppress(Damaged, KeyError):
+        return str(read(folder / "trial.json")[name])
     return None
 
 
-def models_in(folder: Path) -> bool:
-    """Whether a trial's folder has any; a checkpoint of another trial is refused by itself."""
-    return any(folder.glob(f"*/{CONFIG}")) or any(folder.glob(f"*/*/{CONFIG}"))
+def models_in(folder: Path) -> list[Path]:
+    """The models that a trial's folder holds; a checkpoint of another trial is refused by itself."""
+    return sorted(path.parent for path in (*folder.glob(f"*/{CONFIG}"), *folder.glob(f"*/*/{CONFIG}")))
+
+
+def digests(folder: Path) -> dict[str, Any]:
+    """What tells the files of a trial that has ended from others, by their names in its folder."""
+    found = {name: digest(folder / name) for name in READ if (folder / name).is_file()}
+    for home in models_in(folder):
+        name = home.relative_to(folder).as_posix()
+        known = read(home / CONFIG).get("files", {})  # as many gigabytes as there are models are not read again
+        found[f"{name}/{CONFIG}"] = digest(home / CONFIG)
+        found[f"{name}/{WEIGHTS}"] = known.get(WEIGHTS) or digest(home / WEIGHTS)
+    return found
 
 
 class DeviceLost(RuntimeError):  # noqa: N818  what has happened, to whom there is nothing to say
@@ -174,8 +186,9 @@ class Attempt:
         if ending.status == "finished":
             publish(self.folder / "counts.json", counts_of(self.trial, records))
             self.keeper.write(self.folder)
-        if not publish_once(self.folder / "result.json", result):
-            result = json.loads((self.folder / "result.json").read_text(encoding="utf-8"))
+        result["files"] = digests(self.folder)
+        if not publish_once(self.folder / "result.json", sealed(result)):
+            result = result_in(self.folder)
         if ending.status != "failed":  # that can go on from its checkpoint, should the reason go away
             self.checkpoints.clear()
             self.journal.close()
@@ -188,7 +201,9 @@ def _ended(trial: Trial, folder: Path) -> dict[str, Any] | None:
     path = folder / "result.json"
     if not path.exists():
         return None
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    result = result_in(folder)
+    if result["status"] == DAMAGED:
+        raise InputError(f"{result['message']}: `domainwise check {folder} --repair` has the trial run again")
     if result["status"] != "failed":  # a kill right after the result may have left them
         Journal(folder).close()
         for left in saved(folder):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import errno
-import json
-from collections.abc import Iterator
+import os
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainwise import integrity
 from domainwise._version import __version__
-from domainwise.errors import InputError
-from domainwise.records import publish, publish_once
+from domainwise.errors import InputError, Note
+from domainwise.records import Journal, publish, publish_once
+from domainwise.results import DAMAGED, result_in, trial_in
+from domainwise.trial import Trial
 
 if TYPE_CHECKING:
     from domainwise.data.domains import Domains
-    from domainwise.trial import Trial
 
 MARK = "domainwise.json"
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
@@ -54,29 +58,53 @@ def refuse_file(folder: Path) -> None:
 
 
 def is_ours(folder: Path) -> bool:
-    return (folder / MARK).is_file()
+    """Whether domainwise has worked in a folder; its mark may be lost, and then the trials in it tell."""
+    return (folder / MARK).is_file() or any(folder.glob("trials/*/trial.json"))
 
 
 def ended(path: Path) -> dict[str, Any] | None:
-    """The result in a trial's folder, if there is one."""
-    with suppress(FileNotFoundError):
-        found: dict[str, Any] = json.loads((path / "result.json").read_text(encoding="utf-8"))
-        return found
-    return None
+    """The result in a trial's folder, if there is one, whether or not it is damaged."""
+    return result_in(path) if os.path.lexists(path / "result.json") else None
+
+
+def make_room(home: Path) -> None:
+    """Take away the result of a trial, so that it is run again, and what would stand in the way of that."""
+    with suppress(FileNotFoundError, IsADirectoryError):
+        (home / "result.json").read_bytes()  # what cannot be read just now is not deleted for that
+    for name in ("result.json", "counts.json"):
+        if (home / name).is_dir():
+            shutil.rmtree(home / name)
+        (home / name).unlink(missing_ok=True)
+    for name in ("trial.json", Journal.LEAN, Journal.WHOLE, "error.txt", ".lock"):
+        if (home / name).is_dir():  # where a file of ours belongs
+            shutil.rmtree(home / name)
 
 
 def failed(folder: Path, trial: Trial, result: dict[str, Any]) -> dict[str, Any]:
     """Publish the result of a trial whose process could not do so; what was there before stays, and is returned."""
     path = folder / "trials" / trial.id
     path.mkdir(parents=True, exist_ok=True)
-    publish_once(path / "trial.json", trial.to_json())
-    publish_once(path / "result.json", result)
+    publish_once(path / "trial.json", integrity.sealed(trial.to_json()))
+    publish_once(path / "result.json", integrity.sealed({"files": {}, **result}))
     return ended(path) or result
+
+
+def restored(home: Path) -> bool:
+    """Write a lost trial.json again, as the saved model of the trial has it; whether that could be done."""
+    for config in sorted(home.glob("*/config.json")):
+        with suppress(integrity.Damaged, KeyError, TypeError, ValueError):
+            settings = integrity.read(config)["trial"]
+            if settings["id"] == home.name and Trial.from_json(settings) and result_in(home)["status"] != DAMAGED:
+                if (home / "trial.json").is_dir():
+                    shutil.rmtree(home / "trial.json")
+                publish(home / "trial.json", integrity.sealed(settings))
+                return True
+    return False
 
 
 def check_contents(folder: Path, mark: str = MARK) -> None:
     """Refuse to work where somebody else has files; ``mark`` is the first of ours there."""
-    if (folder / mark).is_file() or not folder.is_dir():
+    if (folder / mark).is_file() or not folder.is_dir() or is_ours(folder):
         return
     foreign = sorted(p.name for p in folder.iterdir() if not p.name.startswith((".lock", f".{mark}")))
     if foreign:
@@ -87,8 +115,7 @@ def check_contents(folder: Path, mark: str = MARK) -> None:
 
 
 def _check_data(folder: Path, data: Domains) -> None:
-    mark = folder / MARK
-    about = json.loads(mark.read_text(encoding="utf-8")) if mark.is_file() else {"data": {}}
+    about = marked(folder)
     before = about["data"].get(data.name)
     if before not in (None, data.fingerprint):
         raise InputError(
@@ -96,8 +123,38 @@ def _check_data(folder: Path, data: Domains) -> None:
             f"{data.fingerprint[:12]}): the images or labels have changed since; choose another folder with -o"
         )
     about["data"][data.name] = data.fingerprint
-    about.setdefault("classes", {})[data.name] = list(data.classes)
-    publish(mark, {"domainwise": __version__, **about})
+    about["classes"][data.name] = list(data.classes)
+    publish_mark(folder, about)
+
+
+def marked(folder: Path) -> dict[str, Any]:
+    """What domainwise.json says: {"data": {name: fingerprint}, "classes": {name: [...]}}.
+
+    Where it is lost or damaged, what the trials say of their data; then there is a warning, but for a new folder.
+    """
+    try:
+        about = {"data": {}, "classes": {}, **integrity.read(folder / MARK)}
+        named = all(isinstance(about[name], dict) for name in ("data", "classes"))
+        if not named or not all(isinstance(one, str) for one in about["data"].values()):
+            raise integrity.Damaged(folder / MARK, "is damaged: it names no data")
+        return about
+    except integrity.Unreadable:
+        raise
+    except integrity.Damaged as error:
+        found: dict[str, str] = {}
+        for home in sorted(folder.glob("trials/[!.]*")):
+            with suppress(integrity.Damaged):
+                trial = trial_in(home)
+                found.setdefault(trial.data, trial.fingerprint)
+        if found:
+            warnings.warn(f"{error}: what the trials say of their data counts instead", Note, stacklevel=2)
+        return {"data": found, "classes": {}}
+
+
+def publish_mark(folder: Path, about: Mapping[str, Any]) -> None:
+    if (folder / MARK).is_dir():
+        shutil.rmtree(folder / MARK)
+    publish(folder / MARK, integrity.sealed({**about, "domainwise": __version__}))
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import os
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,9 +14,10 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
-from domainwise.errors import InputError
+from domainwise import integrity
+from domainwise.errors import InputError, Note
 from domainwise.records import publish
-from domainwise.results import Outcome, outcomes
+from domainwise.results import DAMAGED, Outcome, listing
 from domainwise.sweep.claims import STALE, dead, read
 from domainwise.sweep.folder import is_ours
 from domainwise.trial import Trial
@@ -37,11 +39,12 @@ class Status:
     """``asked`` is what was asked for last; trials of earlier requests count where they have ended."""
 
     asked: int
-    ended: Mapping[str, int]  # "finished", "diverged", "failed": how many
+    ended: Mapping[str, int]  # "finished", "diverged", "failed", "damaged": how many
     running: Sequence[Running]
     waiting: int
     seconds: float | None  # of one trial, on average; None before the first has ended
     troubles: Sequence[Outcome]
+    unknown: Mapping[str, str]  # damaged trials of which not even the settings can be read
 
     @property
     def left(self) -> float | None:
@@ -55,24 +58,37 @@ class Status:
 def status(folder: Path) -> Status:
     if not is_ours(folder):
         raise InputError(f"{folder} is not a folder that domainwise has worked in: give the one after -o")
-    asked: dict[str, str] = {}
-    with suppress(OSError, ValueError):
-        asked = json.loads((folder / PLAN).read_text(encoding="utf-8"))["trials"]
-    found = outcomes(folder)
-    done = {outcome.folder.name for outcome in found}
+    asked, trials = planned(folder), listing(folder)
+    found, unknown = trials.outcomes, trials.unknown
+    done = {*unknown, *(outcome.folder.name for outcome in found)}
     running = [one for one in working(folder, asked) if one.id not in done]
     return Status(
         asked=len(asked),
-        ended=Counter(outcome.result["status"] for outcome in found),
+        ended=Counter([*(outcome.result["status"] for outcome in found), *(DAMAGED for _ in unknown)]),
         running=running,
         waiting=len(asked.keys() - done - {one.id for one in running}),
         seconds=pace(found),
         troubles=[outcome for outcome in found if outcome.result["status"] != "finished"],
+        unknown=unknown,
     )
 
 
 def write_plan(folder: Path, trials: Iterable[Trial]) -> None:
-    publish(folder / PLAN, {"trials": {trial.id: describe(trial) for trial in trials}})
+    publish(folder / PLAN, integrity.sealed({"trials": {trial.id: describe(trial) for trial in trials}}))
+
+
+def planned(folder: Path) -> dict[str, str]:
+    """What was asked for last: a description of every trial by its id. Nothing, and a note, where it is damaged."""
+    if not os.path.lexists(folder / PLAN):
+        return {}
+    try:
+        asked = integrity.read(folder / PLAN).get("trials")
+        if not isinstance(asked, dict) or not all(isinstance(name, str) for name in asked.values()):
+            raise integrity.Damaged(folder / PLAN, "is damaged: it names no trials")
+        return asked
+    except integrity.Damaged as error:
+        warnings.warn(f"{error}: what was asked for last is not known until the next command", Note, stacklevel=2)
+        return {}
 
 
 def describe(trial: Trial) -> str:
