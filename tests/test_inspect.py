@@ -208,3 +208,10 @@ def test_the_cache_is_listed_and_cleared_from_the_command_line(tmp_path: Path, r
     assert "removed 1 data sets" in run("cache", "clear", "data", "--cache", cache)[1]
     assert "0 data sets, 0.0 MB, in" in run("cache", "list", "--cache", cache)[1]
     assert "removed 0 data sets" in run("cache", "clear", "--all", "--cache", cache)[1]
+
+
+def test_names_with_line_breaks_are_drawn_and_told_in_one_line(tmp_path: Path, run: Run) -> None:
+    code, out = run("inspect", made(tmp_path, ("a\nb", "c"), ("x\ty", "z")), "--picture", "grid.png")
+    assert code == 0
+    assert r"a\nb" in out
+    assert Path("grid.png").exists()

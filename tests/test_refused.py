@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,3 +157,13 @@ def test_files_are_given_one_by_one(model: dw.Model) -> None:
         list(model.predict_files(["a.jpg", "b.jpg"]))
     with pytest.raises(InputError, match="a file must be a text or a path, got 3"):
         list(model.predict_files(3))
+
+
+def test_output_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no disk here that is always full")
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "domainwise", "presets", "list"]
+        end = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+    assert (end.returncode, end.stderr.count("\n")) == (1, 1)
+    assert end.stderr.startswith("domainwise: cannot read or write the output: No space left on device")

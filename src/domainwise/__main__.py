@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from domainwise.errors import InputError, Note
@@ -24,14 +24,26 @@ def main() -> None:
     from domainwise.cli import app
 
     atexit.register(gc.freeze)  # nothing is gained by looking for cycles among ten thousand trials on the way out
+    told = {"-v", "--verbose"} & set(sys.argv[1:])
     try:
-        with notes_in_lines():
-            app(prog_name="domainwise")
+        try:
+            with notes_in_lines():
+                app(prog_name="domainwise")
+        finally:
+            if sys.stdout is not None:  # closed by whoever called
+                sys.stdout.flush()  # a disk that is full is told of here, and not on the way out
     except InputError as error:
-        if {"-v", "--verbose"} & set(sys.argv[1:]):
+        if told:
             raise
         print(f"domainwise: {error}", file=sys.stderr)
         sys.exit(2)
+    except (OSError, MemoryError) as error:
+        if told:
+            raise
+        print(f"domainwise: {_of_the_system(error)}", file=sys.stderr)
+        with suppress(OSError):  # what is left to write would be tried once more
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except KeyboardInterrupt:
         print("domainwise: interrupted; the same command again goes on with what is missing", file=sys.stderr)
         sys.exit(130)
@@ -54,6 +66,14 @@ def notes_in_lines() -> Iterator[None]:
 
         warnings.showwarning = show
         yield
+
+
+def _of_the_system(error: OSError | MemoryError) -> str:
+    """What the system refused, in a sentence."""
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory. {error}".rstrip(". ")
+    where = f'"{error.filename}"' if error.filename is not None else "the output"
+    return f"cannot read or write {where}: {error.strerror or error}; -v shows where"
 
 
 if __name__ == "__main__":

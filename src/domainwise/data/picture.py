@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from domainwise.data.arrays import Images
 from domainwise.data.decode import ImageError, content_of, pillow_warnings, rgb
 from domainwise.data.domains import Domains
-from domainwise.data.listing import Listing
+from domainwise.data.listing import Listing, legible
 from domainwise.errors import InputError
 
 THUMB, GAP, LABELS, HEADER = 64, 4, 130, 24
@@ -87,7 +87,7 @@ def _thumb(image: Image.Image) -> Image.Image:
 
 def _text(draw: ImageDraw.ImageDraw, text: str, where: tuple[int, int], width: int) -> None:
     font = ImageFont.load_default(13)
-    shown = text
+    shown = legible(text)
     while draw.textlength(shown, font) > width:
         shown = shown.rstrip("…")[:-1] + "…"
     draw.text(where, shown, INK, font)
