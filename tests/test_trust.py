@@ -19,6 +19,7 @@ from PIL import Image
 import domainwise as dw
 from domainwise import InputError
 from domainwise.data.digits import digits
+from domainwise.integrity import sealed
 
 Command = Callable[..., tuple[int, str, str]]
 RAN = "ran.txt"
@@ -80,6 +81,7 @@ def _copied(folder: Path, to: Path) -> Path:
 
 def _config(place: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((place / "model" / "best" / "config.json").read_text())
+    del found["checksum"]  # a folder that means harm would have its own
     return found
 
 
@@ -89,7 +91,7 @@ def _says(place: Path, **trial: object) -> None:
     sha256 = hashlib.sha256((place / "my_net.py").read_bytes()).hexdigest()
     config["trial"]["source" if "file" in trial else "network_source"] = sha256
     config["trial"] |= trial
-    (place / "model" / "best" / "config.json").write_text(json.dumps(config))
+    (place / "model" / "best" / "config.json").write_text(json.dumps(sealed(config)))
 
 
 def _image(place: Path) -> Path:
