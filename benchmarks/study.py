@@ -18,6 +18,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from domainwise import integrity
+from domainwise.records import publish
+
 ROOT = Path(__file__).parents[1]
 SHORT = ("--steps", "1001", "--evaluate-every", "50")
 LONG = ("--average", "swad,ma")
@@ -81,9 +84,8 @@ def tidy(out: Path) -> None:
         for path in folder.iterdir():
             if path.is_file() and path.name not in KEPT:
                 path.unlink()
-        about = json.loads((folder / "trial.json").read_text())
-        about["weights_file"] = Path(about["weights_file"]).name
-        (folder / "trial.json").write_text(json.dumps(about, indent=1) + "\n")
+        about = integrity.read(folder / "trial.json")
+        publish(folder / "trial.json", integrity.sealed({**about, "weights_file": Path(about["weights_file"]).name}))
 
 
 def main() -> int:
