@@ -22,11 +22,11 @@ INTRODUCTION = """# Algorithms
 Every algorithm trains with `lr` (5e-5) and `weight_decay` (0) of an outer Adam, and takes one minibatch of every source
 domain per update. `CE` is the mean cross-entropy, `e` a source domain, `n` their number, `g` a gradient, `H` a Hessian,
 `U` a uniform draw. A random search draws what has a draw and leaves the rest at its default; `lr` and `weight_decay`
-are drawn by the benchmark's preset. An `inner_lr` of None is 0.01 for sgd, 0.001 for momentum, `lr` for adam; all that
-is known of other values is that with a pretrained ResNet-50 on PACS (sgd, outer Adam at 5e-5) 1 of 8 runs diverged at
-0.03 and 2 of 4 at 0.05, that a step of 0.01 early in training can raise the loss it descends, and that nothing between
-5e-5 and 0.01 was tried. Differences from other code are on purpose, and what brings that code's behaviour back is
-named.
+are drawn by the benchmark's preset. An `inner_lr` that is not given is 0.01 for sgd, 0.001 for momentum, `lr` for adam;
+all that is known of other values is that with a pretrained ResNet-50 on PACS (sgd, outer Adam at 5e-5) 1 of 8 runs
+diverged at 0.03 and 2 of 4 at 0.05, that a step of 0.01 early in training can raise the loss it descends, and that
+nothing between 5e-5 and 0.01 was tried. Differences from other code are on purpose, and what brings that code's
+behaviour back is named.
 """
 COSTS = """
 ## Cost
@@ -75,10 +75,9 @@ def settings(cls: type[Algorithm]) -> str:
     lines = []
     for name, (field, about) in hypers(cls).items():
         if name not in ("lr", "weight_decay"):
-            default = f"{field.default:.4g}" if isinstance(field.default, float) else str(field.default)
             drawn = f"; draw {about.draw}" if about.draw else ""
             allowed = "" if isinstance(field.default, bool) else f"; {about.range()}"
-            lines.append(f"`{name}` = {default}{escaped(allowed)}{drawn}")
+            lines.append(f"`{name}` = {about.shown(field.default)}{escaped(allowed)}{drawn}")
     return "<br>".join(lines) or "-"
 
 

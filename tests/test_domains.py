@@ -38,6 +38,12 @@ def test_grey_images_get_a_channel() -> None:
     assert domains({"a": grey, "b": grey}).shape == (5, 6, 1)
 
 
+@pytest.mark.parametrize("shape", [(32, 32, 3), (2, 2), (3, 3, 200), (28, 28, 2), (9, 40, 1)])
+def test_small_images_and_many_channels_are_taken_as_they_are(shape: tuple[int, ...]) -> None:
+    domain = (images(shape=shape), [0, 1, 0, 1])
+    assert domains({"a": domain, "b": domain}).shape == (*shape, 1)[:3]
+
+
 def test_whole_numbers_of_any_type_are_labels() -> None:
     assert two(b=(images(), [1.0, 0.0, 1.0, 0.0]))["b"].labels.dtype == np.int64
 
@@ -62,6 +68,13 @@ def test_asking_for_an_unknown_domain_names_the_nearest_one() -> None:
         ((images(), [[0, 1, 0, 1]]), r'labels of domain "b" must be a row .* got int64 \(1, 4\)'),
         ((images() / 255, [0, 1, 0, 1]), 'images of domain "b" must be uint8 .* got float64'),
         (([images(1)[0], images(1, (5, 5))[0]], [0, 1]), 'images of domain "b" differ in shape'),
+        (
+            (images(shape=(3, 32, 32)), [0, 1, 0, 1]),
+            r"3 x 32 pixels of 32 channels: channels come last, \(N, H, W, C\)",
+        ),
+        ((images(shape=(1, 28, 20)), [0, 1, 0, 1]), r"x\.transpose\(0, 2, 3, 1\)"),
+        ((images(shape=(1, 16)), [0, 1, 0, 1]), 'images of domain "b" are 1 x 16 pixels, rows of numbers'),
+        ((images(shape=(16, 1)), [0, 1, 0, 1]), "are 16 x 1 pixels"),
     ],
 )
 def test_a_bad_domain_is_told_in_a_sentence_that_names_it(bad: tuple[Any, Any], sentence: str) -> None:

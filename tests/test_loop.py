@@ -124,6 +124,7 @@ def test_pooled_minibatches_are_drawn_in_proportion_to_size() -> None:
 
 def test_balanced_minibatches_have_every_class_equally_often() -> None:
     assert shares(feed(balanced=True)) == pytest.approx([0.5, 0.25, 0.25], abs=0.03)
+    assert shares(feed(balanced=True, pooled=True)) == pytest.approx([1 / 3] * 3, abs=0.03)
 
 
 @pytest.mark.parametrize("average", ["swad(converge=2, tolerance=3)", "ema(decay=0.9)", "ma(start=5)"])

@@ -65,7 +65,7 @@ def test_the_first_draw_is_the_defaults_and_the_others_are_drawn() -> None:
 
 
 def test_what_is_given_or_written_is_not_searched() -> None:
-    *_, last = planned("arith(inner_lr=0.5)", draws=3, lr=0.25, batch=7)
+    *_, last = planned("arith(inner_lr=0.5)", draws=3, lr=0.25, batch=7, input_size=64)
     assert (last.draw, last.batch) == (2, 7)
     assert (last.hyperparameters["lr"], last.hyperparameters["inner_lr"]) == (0.25, 0.5)
     assert last.origins["inner_lr"].startswith("written")

@@ -186,7 +186,7 @@ def algorithm_of(trial: Trial) -> Algorithm:
 
 def network_of(trial: Trial, algorithm: Algorithm, channels: int, classes: int, *, filled: bool = True) -> Network:
     """The network a trial starts from; not ``filled``, with random weights whatever the trial says."""
-    return build(
+    net = build(
         f"{trial.network_file}:{trial.network.rpartition(':')[2]}" if trial.network_file else trial.network,
         (trial.input_size, trial.input_size, channels),
         classes,
@@ -197,6 +197,19 @@ def network_of(trial: Trial, algorithm: Algorithm, channels: int, classes: int, 
         extra_channels=algorithm.extra_channels,
         source=trial.network_source,
     )
+    if filled:
+        _check_given(trial, net)
+    return net
+
+
+def _check_given(trial: Trial, net: Network) -> None:
+    """A network of one's own may say these itself: what was asked for must not be what it does not do."""
+    for name, own in (("dropout", net.dropout.p), ("freeze_batch_norm", net.freeze_batch_norm)):
+        if trial.origins.get(name) == "given" and own != getattr(trial, name):
+            raise InputError(
+                f"{name}={getattr(trial, name)} was asked for, and {trial.network} has {own}, which is its own: change "
+                "it there, or leave the setting out"
+            )
 
 
 def normalisation(net: Network, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

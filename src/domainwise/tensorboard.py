@@ -143,7 +143,7 @@ def reported(outcome: Outcome) -> dict[str, float]:
 def hyperparameters(trial: Trial) -> dict[str, Any]:
     about = {"algorithm": trial.label or trial.algorithm, "target": "+".join(trial.targets)}
     settings = ("seed", "draw", "network", "steps", "batch", "dropout")
-    return {**about, **{name: getattr(trial, name) for name in settings}, **trial.hyperparameters}
+    return {**about, **{name: getattr(trial, name) for name in settings}, **trial.used}
 
 
 def run_name(trial: Trial) -> str:

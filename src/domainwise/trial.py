@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 SEARCHED = ("batch", "dropout")  # settings beside hyperparameters that a random search draws
+INNER_LR = {"sgd": 1e-2, "momentum": 1e-3}  # of a walk, where it is left open; adam's is the outer lr
 Value = float | int | str | bool | None
 
 
@@ -55,6 +56,15 @@ class Trial:
     network_file: str = field(default="", compare=False)
     weights_file: str = field(default="", compare=False)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # which layer each setting is from
+
+    @property
+    def used(self) -> dict[str, Value]:
+        """The hyperparameters with the values that training goes by, for eyes; in the id, one left open stays so."""
+        found = dict(self.hyperparameters)
+        inner = found.get("inner")
+        if isinstance(inner, str) and inner in (*INNER_LR, "adam") and found.get("inner_lr", 0) is None:
+            found["inner_lr"] = INNER_LR.get(inner, found.get("lr"))
+        return found
 
     @cached_property
     def id(self) -> str:

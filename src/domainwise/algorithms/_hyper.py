@@ -26,6 +26,13 @@ class Hyper:
     most: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()
+    unset: str = ""  # what is used where the default is None
+
+    def shown(self, default: object) -> str:
+        """The default, for eyes."""
+        if default is None and self.unset:
+            return self.unset
+        return f"{default:.4g}" if isinstance(default, float) else str(default)
 
     def check(self, owner: str, field: Field[Any], value: Value) -> Value:
         """The value in the field's type, or a sentence."""
@@ -83,9 +90,14 @@ def hyper(
     most: float | None = None,
     below: float | None = None,
     choices: tuple[str, ...] = (),
+    unset: str = "",
 ) -> Any:
-    """A hyperparameter of an algorithm: its default, its search draw, and the values it may take."""
-    return field(default=default, metadata={"hyper": Hyper(draw, domainbed, above, least, most, below, choices)})
+    """A hyperparameter of an algorithm: its default, its search draw, and the values it may take.
+
+    ``unset`` says what is used where the default is None.
+    """
+    about = Hyper(draw, domainbed, above, least, most, below, choices, unset)
+    return field(default=default, metadata={"hyper": about})
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from domainwise.algorithms._hyper import hyper, log10
 from domainwise.combine import Weighted, constant
 from domainwise.errors import InputError
 from domainwise.meta import InnerFactory, MetaOptimizer
+from domainwise.trial import INNER_LR
 
 DIVERGED = "1 of 8 runs at 0.03 and 2 of 4 at 0.05"  # plain gradient descent on the walk, outer Adam at 5e-5
 
@@ -23,7 +24,7 @@ class Walk(Algorithm):
     """One leg per domain; what differs between the algorithms is how the legs are weighted."""
 
     inner: str = hyper("sgd", choices=("sgd", "momentum", "adam"))
-    inner_lr: float | None = hyper(None, log10(-2.5, -1.5), least=0)
+    inner_lr: float | None = hyper(None, log10(-2.5, -1.5), least=0, unset="0.01 (sgd), 0.001 (momentum), lr (adam)")
     inner_steps: int = hyper(1, least=1)
     outer: str = hyper("adam", choices=("adam", "interpolate"))
     scale: float = hyper(1.0, above=0)
@@ -43,7 +44,7 @@ class Walk(Algorithm):
         """The step size of the walk; left open, it depends on the inner optimizer."""
         if self.inner_lr is not None:
             return self.inner_lr
-        return {"sgd": 1e-2, "momentum": 1e-3, "adam": self.lr}[self.inner]
+        return INNER_LR.get(self.inner, self.lr)
 
     def weights(self) -> Weighted:
         """How much each leg counts; here all the same, which heads for the end of the walk."""

@@ -21,5 +21,6 @@ def algorithms(
         table = Table(box=None, show_header=False, padding=(0, 2))
         for field, about in hypers(cls).values():
             drawn = f"search {about.draw}" if about.draw else ""
-            table.add_row(" ", field.name, str(field.default), about.range(), drawn)
+            allowed = "True | False" if isinstance(field.default, bool) else about.range()
+            table.add_row(" ", field.name, about.shown(field.default), allowed, drawn)
         console.print(table)

@@ -168,6 +168,7 @@ def _images(name: str, x: Any) -> Images:
             f"got {array.dtype} of shape {array.shape}; floats from 0 to 1 become (255 * x).round().astype('uint8')"
         )
     array = array[..., None] if array.ndim == 3 else array
+    _require_channels_last(name, array.shape)
     # Torch takes none that runs backwards, as x[..., ::-1] does.
     return array if min(array.strides, default=0) >= 0 else np.ascontiguousarray(array)
 
@@ -182,6 +183,24 @@ def _array(what: str, given: Any) -> npt.NDArray[Any]:
         raise InputError(f"{what} differ in shape: make them of one") from None
     except (TypeError, RuntimeError) as error:  # a tensor that is sparse, on a GPU, or part of a graph
         raise InputError(f"{what} are no array: {error}") from None
+
+
+FEW = 4  # channels that a picture has at most: where one is no higher than that, but wider and deeper, they come first
+
+
+def _require_channels_last(name: str, shape: tuple[int, ...]) -> None:
+    _, height, width, channels = shape
+    if height <= FEW < min(width, channels):
+        raise InputError(
+            f'the images of domain "{name}" have shape {shape}, which reads as {height} x {width} pixels of {channels} '
+            "channels: channels come last, (N, H, W, C); x.transpose(0, 2, 3, 1) does that to an array, "
+            "x.permute(0, 2, 3, 1) to a tensor"
+        )
+    if 1 in (height, width):
+        raise InputError(
+            f'the images of domain "{name}" are {height} x {width} pixels, rows of numbers rather than pictures: give '
+            "images of shape (N, H, W) or (N, H, W, C), as in x.reshape(-1, H, W)"
+        )
 
 
 def _labels(name: str, y: Any) -> Labels:

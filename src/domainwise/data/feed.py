@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from domainwise.data.arrays import Images
+from domainwise.data.arrays import Images, Labels
 from domainwise.data.augment import Augmentation, Pixels, augmentation
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.splits import Indices, seed_hash
@@ -114,8 +114,7 @@ class Part:
     @cached_property
     def chances(self) -> Tensor:
         """Of each image, so that every class is drawn equally often."""
-        labels = self.domain.labels[self.rows]
-        return torch.from_numpy(1.0 / np.bincount(labels)[labels])
+        return _chances(self.domain.labels[self.rows])
 
 
 class Inputs:
@@ -220,14 +219,28 @@ class Feed:
         if not self.pooled:
             return [(i, self._rows(self.parts[i], self.sampling[i]))]
         ends = np.cumsum([0, *(len(part) for part in self.parts)])
-        drawn = torch.randint(int(ends[-1]), (self.batch,), generator=self.sampling[i])
+        chances = self.chances if self.balanced else None
+        drawn = _drawn(int(ends[-1]), chances, self.batch, self.sampling[i])
         inside = [(k, drawn[(drawn >= a) & (drawn < b)] - a) for k, (a, b) in enumerate(pairwise(ends.tolist()))]
         return [(k, rows) for k, rows in inside if len(rows)]
 
+    @cached_property
+    def chances(self) -> Tensor:
+        """Of each image of all parts together, so that every class is drawn equally often."""
+        return _chances(np.concatenate([part.domain.labels[part.rows] for part in self.parts]))
+
     def _rows(self, part: Part, generator: torch.Generator) -> Tensor:
-        if self.balanced:
-            return torch.multinomial(part.chances, self.batch, replacement=True, generator=generator)
-        return torch.randint(len(part), (self.batch,), generator=generator)
+        return _drawn(len(part), part.chances if self.balanced else None, self.batch, generator)
+
+
+def _chances(labels: Labels) -> Tensor:
+    return torch.from_numpy(1.0 / np.bincount(labels)[labels])
+
+
+def _drawn(size: int, chances: Tensor | None, count: int, generator: torch.Generator) -> Tensor:
+    if chances is None:
+        return torch.randint(size, (count,), generator=generator)
+    return torch.multinomial(chances, count, replacement=True, generator=generator)
 
 
 def batches(part: Part, inputs: Inputs, generator: torch.Generator | None = None) -> Iterator[Batch]:

@@ -56,7 +56,7 @@ def _numbered(outcomes: Sequence[Outcome]) -> dict[int, int]:
 
 def _lines(outcome: Outcome, draw: int) -> Iterator[dict[str, Any]]:
     trial, step, seconds = outcome.trial, -1, 0.0
-    hparams: dict[str, Any] = {"batch_size": trial.batch, "resnet_dropout": trial.dropout, **trial.hyperparameters}
+    hparams: dict[str, Any] = {"batch_size": trial.batch, "resnet_dropout": trial.dropout, **trial.used}
     draw = hparams.pop("hparams_seed", draw)  # a trial that came from DomainBed keeps its own
     for record in eligible(outcome.records(), trial):
         domains = list(record["domains"])

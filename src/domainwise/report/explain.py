@@ -31,21 +31,49 @@ def _filled(sentence: str) -> str:
 
 def _settings(outcome: Outcome) -> str:
     trial, result = outcome.trial, outcome.result
-    hypers = [f"{name}={_short(value)}" for name, value in trial.hyperparameters.items()]
-    batch = f" of {trial.batch} images of each source domain" if trial.batch else ""
+    hypers = [f"{name}={_short(value)}" for name, value in trial.used.items()]
     rows = {
         "data": f"{trial.data}, fingerprint {trial.fingerprint}",
         "algorithm": f"{trial.algorithm}: {', '.join(hypers)}",
         "source": f"sha256 {trial.source}" if trial.source else "",
-        "network": f"{trial.network}, weights {trial.weights}",
+        "network": ", ".join(_network(trial)),
+        "images": _images(trial) if trial.input_size else "",
         "from": "; ".join(f"{origin}: {', '.join(names)}" for origin, names in _by_origin(trial).items()),
-        "training": f"{trial.steps} steps{batch}",
-        "evaluation": f"every {trial.evaluate_every} steps, {_whole(trial.holdout)} of every domain held out",
+        "training": ", ".join(_training(trial)),
+        "evaluation": f"{_evaluated(trial)}, {_whole(trial.holdout)} of every domain held out",
         "versions": ", ".join(f"{name} {version}" for name, version in (result.get("versions") or {}).items()),
     }
     return "\n".join(
         textwrap.fill(f"{name:<12}{text}", WIDTH, subsequent_indent=" " * 12) for name, text in rows.items() if text
     )
+
+
+def _network(trial: Trial) -> list[str]:
+    frozen = ["batch-norm frozen"] if trial.freeze_batch_norm else []
+    return [trial.network, f"weights {trial.weights}", *frozen, f"dropout {_short(trial.dropout)}"]
+
+
+def _images(trial: Trial) -> str:
+    seen = f"seen at {trial.input_size} x {trial.input_size} pixels, stored with a side of {trial.size}"
+    return f"{seen}; augmentation in training: {trial.augment}, in validation: {_validated(trial)}"
+
+
+def _validated(trial: Trial) -> str:
+    return trial.augment if trial.validation == "augmented" else "none"
+
+
+def _training(trial: Trial) -> list[str]:
+    pooled = trial.hyperparameters.get("domainwise") is False
+    each = "for each source domain, drawn from all of them" if pooled else "of each source domain"
+    batch = [f"{trial.steps} steps" + (f" of {trial.batch} images {each}" if trial.batch else "")]
+    return [*batch, *(["all classes drawn equally often"] if trial.balanced else []), f"precision {trial.precision}"]
+
+
+def _evaluated(trial: Trial) -> str:
+    every = f"every {trial.evaluate_every} steps"
+    if trial.evaluate_every % trial.select_every == 0:
+        return every
+    return f"{every}, those at every {trial.select_every}th and the last to select from"
 
 
 def _by_origin(trial: Trial) -> dict[str, list[str]]:

@@ -90,7 +90,7 @@ def hyperparameters(outcomes: Sequence[Outcome]) -> dict[str, list[Fact]]:
     found: dict[str, dict[str, list[str]]] = {}
     for outcome in outcomes:
         values = found.setdefault(label(outcome.trial), {})
-        for name, value in outcome.trial.hyperparameters.items():
+        for name, value in outcome.trial.used.items():
             values.setdefault(name, []).append(f"{value:g}" if isinstance(value, float) else str(value))
         if outcome.trial.source:
             values.setdefault("source", []).append(f"sha256 {outcome.trial.source[:12]}")

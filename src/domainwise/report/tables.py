@@ -215,5 +215,5 @@ def _flat(outcome: Outcome) -> dict[str, object]:
         "last_target_accuracy": last.get("target"),
         **{name: selected.get("measures", {}).get(name) for name in MEASURES},
         "seconds": result.get("seconds"),
-        **{f"hyper.{name}": value for name, value in trial.hyperparameters.items()},
+        **{f"hyper.{name}": value for name, value in trial.used.items()},
     }

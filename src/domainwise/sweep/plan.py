@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from domainwise.algorithms import Spec, hypers
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.network import check_name, network_source
-from domainwise.settings import Settings
+from domainwise.settings import PRESETS, Settings
 from domainwise.sweep.draws import drawn
+from domainwise.sweep.suited import suited
 from domainwise.trial import SEARCHED, Trial
 
 
@@ -31,6 +33,7 @@ def plan(
     _countable(len(specs) * len(targets) * len(seeds) * draws)
     _no_repetition("algorithm", [spec.label for spec in specs])
     _known_somewhere(specs, settings.hyperparameters)
+    settings = suited(settings, data)
     shared = {**shared_by_all(data, settings), "average": average}
     layers = [(spec, origins(spec, settings), {**shared, **_named(spec)}) for spec in specs]
     trials: dict[str, Trial] = {}
@@ -74,7 +77,7 @@ def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
         "data": data.name,
         "fingerprint": data.fingerprint,
         "size": data.shape[0],
-        "input_size": data.evaluation_shape[0],
+        "input_size": settings.input_size,
         **_network(settings),
         **_weights(settings.weights),
         **{name: getattr(settings, name) for name in same},
@@ -123,7 +126,12 @@ def _no_repetition(what: str, names: Sequence[Any]) -> None:
 def _known_somewhere(specs: Sequence[Spec], given: Mapping[str, Any]) -> None:
     for name in given:
         if not any(name in hypers(spec.cls()) for spec in specs):
-            raise InputError(f'none of {", ".join(spec.label for spec in specs)} has a hyperparameter "{name}"')
+            known = [*PRESETS["quick"], *(known for spec in specs for known in hypers(spec.cls()))]
+            near = ["input_size"] if name == "size" else get_close_matches(name, known, n=1)
+            raise InputError(
+                f'none of {", ".join(spec.label for spec in specs)} has a hyperparameter "{name}", and no setting is '
+                f"called that{f': did you mean {near[0]}?' if near else ''}"
+            )
 
 
 def targets_of(data: Domains, text: str | Sequence[str]) -> list[tuple[str, ...]]:
