@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +19,12 @@ from torch.optim import Optimizer
 
 from domainwise.combine import Combine, arithmetic
 from domainwise.errors import InputError
+from domainwise.ranks import ALONE, Alone, Ranks, several
 from domainwise.refusals import NO_FP16, check_outer, check_parameters, check_settings, one_number, refuse_scalers
-from domainwise.walk import Buffers, Descent, Rewind, Stateful, laid_out, total_of
+from domainwise.walk import Buffers, Descent, Gradients, Rewind, Stateful, laid_out, total_of
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 Batch = TypeVar("Batch")
 InnerFactory = Callable[[list[nn.Parameter]], Optimizer]
@@ -41,6 +46,15 @@ class MetaOptimizer:
         module: the network, if its buffers (batch-norm statistics) need more care than being left as they are.
         buffers: what a round leaves in them: the "end" of the walk, the "start", or the "mean" over the legs.
         check: look at every loss (one synchronisation each) and name the leg where it is not finite.
+        sync: "auto" shares every inner step with the other ranks where ``torch.distributed`` runs with more than one:
+            each brings its part of every batch, and the walk is that of one process with the whole. "leg" insists on
+            it; "none" leaves it to you to average ``.grad`` between :meth:`gradient` and ``outer.step()``.
+        group: the process group to share with; None is the default one.
+        size: how many samples a batch has, for the average over the ranks; None is the length of its first tensor. A
+            batch with 0 takes part without a forward pass.
+
+    Gradients come from ``torch.autograd.grad``: hooks of ``register_hook`` see each of them, those of
+    ``register_post_accumulate_grad_hook`` are never called, and a warning says so.
     """
 
     def __init__(
@@ -56,9 +70,12 @@ class MetaOptimizer:
         module: nn.Module | None = None,
         buffers: Literal["end", "start", "mean"] = "end",
         check: bool = False,
+        sync: Literal["auto", "leg", "none"] = "auto",
+        group: ProcessGroup | None = None,
+        size: Callable[[Any], float] | None = None,
     ) -> None:
         check_outer(outer)
-        check_settings(inner_lr, inner_steps, inner, module, buffers)
+        check_settings(inner_lr, inner_steps, inner, module, buffers, sync, size)
         self.outer = outer
         self.inner: Optimizer | None = None  # made by the first round
         self.combine: Combine = arithmetic() if combine is None else combine
@@ -70,6 +87,10 @@ class MetaOptimizer:
         self._inner_factory = inner
         self._module = module
         self._buffers = buffers
+        self._sync = sync
+        self._group = group
+        self._size = size
+        self._ranks: Ranks | None = None  # made by the first round that is shared
 
     def step(self, loss: Callable[[Batch], Tensor], legs: Sequence[Any]) -> Tensor:
         """One round: :meth:`gradient`, then the outer optimizer's own step."""
@@ -83,11 +104,14 @@ class MetaOptimizer:
 
         Returns the loss met on arriving at each leg, in the order the legs were given, on their device.
         """
-        legs = self._deal(legs)
         refuse_scalers(self.outer)
-        with self._order_kept_on_error():
-            order = self.order(len(legs))
-            met = self.walk(loss, [legs[i] for i in order], names=order)
+        with self._company() as ranks, self._order_kept_on_error():
+            legs = self._deal(legs)
+            drawn = self.order(len(legs))
+            params = self._walking()
+            ranks.meet(params, legs, self.inner_lr, self._module)
+            order = ranks.ordered(drawn)
+            met = self._walk(loss, legs, order, params, ranks)
         return torch.stack([met[order.index(i)] for i in range(len(legs))])
 
     def order(self, n: int) -> list[int]:
@@ -97,14 +121,15 @@ class MetaOptimizer:
         drawn: list[int] = torch.randperm(n, generator=self.generator).tolist()
         return drawn
 
-    def walk(
-        self, loss: Callable[[Batch], Tensor], legs: Sequence[Sequence[Batch]], names: Sequence[int]
+    def _walk(
+        self,
+        loss: Callable[[Batch], Tensor],
+        legs: Sequence[Sequence[Batch]],
+        order: Sequence[int],
+        params: list[nn.Parameter],
+        ranks: Alone,
     ) -> list[Tensor]:
-        """Visit legs that are in order already, each a sequence of ``inner_steps`` batches, and fill ``.grad``.
-
-        ``names`` are what errors call the legs by. Returns the losses in the order of the visits.
-        """
-        params = self._walking()
+        """Visit the legs and fill ``.grad``. Returns the losses in the order of the visits."""
         inner = self._inner()
         total = total_of(self.combine, len(legs), len(params))
         buffers = Buffers(self._module, self._buffers)
@@ -116,20 +141,31 @@ class MetaOptimizer:
                 if inner is None
                 else Stateful(params, inner, self.inner_lr, home.start, total)
             )
-            for i, (leg, name) in enumerate(zip(legs, names, strict=True)):
-                for k, batch in enumerate(leg):
-                    value = self._checked(loss(batch), name)
+            for i, leg in enumerate(order):
+                for k, batch in enumerate(legs[leg]):
+                    value, gradients = ranks.mean(batch, partial(self._slope, loss, batch, leg, params))
                     if k == 0:
-                        met.append(value.detach())
-                    gradients = torch.autograd.grad(value, params, allow_unused=True)
-                    mover.step(i, gradients, final=i == len(legs) - 1 and k == len(leg) - 1)
+                        met.append(value)
+                    mover.step(i, gradients, final=i == len(legs) - 1 and k == len(legs[leg]) - 1)
                     del value, gradients  # so that the next forward pass does not find them in memory
                     torch.clear_autocast_cache()  # low-precision copies of weights that have just moved
                 mover.leave_leg(i)
                 buffers.leave_leg()
             for p, direction in zip(params, laid_out(total.direction(), params), strict=True):
                 p.grad = direction
+            ranks.agree()
+        ranks.follow(self._module)
         return met
+
+    def _slope(
+        self, loss: Callable[[Batch], Tensor], batch: Batch, leg: int, params: list[nn.Parameter]
+    ) -> tuple[Tensor, Gradients]:
+        value = one_number(loss(batch))
+        if self.check and not math.isfinite(value.item()):
+            raise FloatingPointError(
+                f"the loss of leg {leg} is {value.item()}: try a smaller inner_lr ({self.inner_lr})"
+            )
+        return value.detach(), torch.autograd.grad(value, params, allow_unused=True)
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -163,6 +199,14 @@ class MetaOptimizer:
     def _step_supports_amp_scaling(self) -> bool:
         # GradScaler.step(this) asks for this attribute first: the place to say no before it does harm.
         raise InputError(NO_FP16)
+
+    def _company(self) -> Alone:
+        """Who takes this round's walk: one process, or several ranks."""
+        if self._sync == "none" or not several(self._group, needed=self._sync == "leg"):
+            return ALONE
+        self._ranks = self._ranks or Ranks(self._group, self._size)
+        self._ranks.device = self._held()[0].device
+        return self._ranks
 
     def _held(self) -> list[nn.Parameter]:
         return [p for group in self.outer.param_groups for p in group["params"]]
@@ -200,14 +244,6 @@ class MetaOptimizer:
                     f"got {f'{len(leg)} of them' if isinstance(leg, Sequence) else type(leg).__name__}"
                 )
         return legs
-
-    def _checked(self, value: object, name: int) -> Tensor:
-        value = one_number(value)
-        if self.check and not math.isfinite(value.item()):
-            raise FloatingPointError(
-                f"the loss of leg {name} is {value.item()}: try a smaller inner_lr ({self.inner_lr})"
-            )
-        return value
 
     @contextmanager
     def _order_kept_on_error(self) -> Iterator[None]:

@@ -62,7 +62,9 @@ def check_outer(outer: Any) -> None:
         )
 
 
-def check_settings(inner_lr: float, inner_steps: int, inner: object, module: object, buffers: str) -> None:
+def check_settings(
+    inner_lr: float, inner_steps: int, inner: object, module: object, buffers: str, sync: str, size: object
+) -> None:
     if not (math.isfinite(inner_lr) and inner_lr >= 0):
         raise InputError(f"inner_lr must be a number from 0 up, got {inner_lr}")
     if isinstance(inner, Optimizer):
@@ -75,6 +77,10 @@ def check_settings(inner_lr: float, inner_steps: int, inner: object, module: obj
         raise InputError(f'buffers must be "end", "start" or "mean", got {buffers!r}')
     if buffers != "end" and module is None:
         raise InputError(f'buffers="{buffers}" needs module=, the network whose buffers they are')
+    if sync not in ("auto", "leg", "none"):
+        raise InputError(f'sync must be "auto", "leg" or "none", got {sync!r}')
+    if size is not None and not callable(size):
+        raise InputError(f"size must be a function from a batch to its number of samples, got {size!r}")
 
 
 def check_parameters(params: Sequence[nn.Parameter]) -> None:
@@ -87,6 +93,11 @@ def check_parameters(params: Sequence[nn.Parameter]) -> None:
         if torch.amp.is_autocast_available(kind)
     ):
         raise InputError(NO_FP16)
+    if any(type(p).__name__ in ("DTensor", "FlatParameter") or "_fsdp_flattened" in vars(p) for p in params):
+        raise InputError(
+            "parameters that are spread over ranks (FSDP, DTensor) cannot walk: keep a whole network on every rank, "
+            "plain or in DistributedDataParallel"
+        )
     if any(p._post_accumulate_grad_hooks for p in params):
         warnings.warn(
             "a walk never runs the hooks of register_post_accumulate_grad_hook: it asks for gradients instead of "

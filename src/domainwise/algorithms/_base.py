@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from domainwise.algorithms._hyper import Hyper, Value, hyper
-from domainwise.algorithms._inputs import check_batches, check_network
+from domainwise.algorithms._inputs import check_alone, check_batches, check_network
 from domainwise.combine import constant
 from domainwise.data.splits import seed_hash
 from domainwise.errors import InputError, closest
@@ -108,6 +108,7 @@ class Algorithm:
     def begin(self, batches: Sequence[Any]) -> list[int]:
         """All of an update that is the host's; returns the order in which :meth:`step` is to be given the batches."""
         self._needs_setup()
+        check_alone(self.name)
         check_batches(self.name, batches, self.fresh, self.device)
         self.prepare(batches)
         return self.visits(len(batches))
