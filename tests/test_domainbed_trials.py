@@ -192,7 +192,7 @@ def test_an_averaged_model_is_exported_as_a_run_of_its_own(ours: Study, tmp_path
     last = outcome.records()[-1]
     (outcome.folder / "records.jsonl").unlink()
     append(outcome.folder / "records.jsonl", {**last, "average": last["domains"]})
-    averaged = replace(outcome, trial=replace(outcome.trial, label="erm + swad"), averaged=True)
+    averaged = replace(outcome, trial=replace(outcome.trial, label="erm + swad"), average="swad")
     names = [folder.name for folder in export([outcome, averaged], tmp_path / "theirs")]
     assert names == [outcome.trial.id, f"{outcome.trial.id}-average"]
     assert "erm + swad" in table(tables(read(tmp_path / "theirs")), "oracle", "PACS").rows

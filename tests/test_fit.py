@@ -118,8 +118,9 @@ def test_snapshots_that_a_model_was_trained_without_are_a_sentence(tmp_path: Pat
 
 def test_averaged_weights_are_the_model_where_they_are_asked_for(tmp_path: Path) -> None:
     model = dw.fit(DATA, "erm", average="ema(decay=0.9)", output=tmp_path, **SHORT)
-    assert torch.equal(weights(model), weights(dw.load(tmp_path, which="best-average")))
-    assert not torch.equal(weights(model), weights(dw.load(tmp_path)))
+    assert torch.equal(weights(model), weights(dw.load(tmp_path)))
+    assert torch.equal(weights(model), weights(dw.load(tmp_path, which="ema")))
+    assert not torch.equal(weights(model), weights(dw.load(tmp_path, which="best")))
 
 
 def test_a_model_is_not_replaced_by_another(tmp_path: Path) -> None:
@@ -138,8 +139,8 @@ def test_nor_by_one_that_is_chosen_or_averaged_in_another_way(tmp_path: Path) ->
     with pytest.raises(dw.InputError, match="with other average:"):
         dw.fit(DATA, "erm", average="ma", output=tmp_path, **SHORT)
     plain = dw.fit(DATA, "erm", output=tmp_path, **SHORT)  # that is there too
-    assert torch.equal(weights(plain), weights(dw.load(tmp_path)))
-    assert torch.equal(weights(averaged), weights(dw.load(tmp_path, which="best-average")))
+    assert torch.equal(weights(plain), weights(dw.load(tmp_path, which="best")))
+    assert torch.equal(weights(averaged), weights(dw.load(tmp_path)))
 
 
 def test_two_at_once_cannot_replace_each_other(tmp_path: Path) -> None:
@@ -276,6 +277,6 @@ def test_with_averaged_weights_the_command_tells_of_those(domainwise: Command, t
     result = json.loads((tmp_path / "model" / "result.json").read_text())
     mean = result["averages"]["swad"]["selected"]["validation"]
     assert f"mean    {100 * mean:5.1f}" in out
-    assert "domainwise.load('model', which='best-average')" in out
+    assert "domainwise.load('model').predict" in out
     assert (code, err) == (0, "")
     assert f"of their own: validation {100 * mean:.1f} % at step" in " ".join(domainwise("show", "model")[1].split())

@@ -11,7 +11,7 @@ SOURCE = Path(domainwise.__file__).parent
 
 # Imports point from the right to the left, never back. What stands together may import each other.
 LAYERS = [
-    {"_version", "errors", "turns"},
+    {"_version", "errors", "separating", "turns"},
     {"arguments", "machine"},
     {"combine"},
     {"refusals", "walk"},
@@ -35,7 +35,7 @@ LAYERS = [
     },
     {"losses", "averaging", "counts", "data", "settings", "trial", "records", "integrity", "select", "results"},
     {"algorithms"},
-    {"capture", "compiled", "model", "predicting", "trust", "waking"},
+    {"capture", "compiled", "model", "predicting", "trust", "waking", "which"},
     {"keeper"},
     {"loop", "course", "evaluate", "checkpoint", "bench"},
     {"runs"},

@@ -137,10 +137,10 @@ def test_an_averaged_model_is_reported_beside_the_plain_one_and_changes_nothing_
     numbers = both["averages"][average]
     assert numbers["selected"]["validation"] > 0.8
     lines = list(records.read(tmp_path / "both" / "records.jsonl"))
-    assert untimed([{k: v for k, v in line.items() if k != "average"} for line in lines]) == untimed(
+    assert untimed([{k: v for k, v in line.items() if k != "averages"} for line in lines]) == untimed(
         list(records.read(tmp_path / "plain" / "records.jsonl"))
     )
-    assert numbers["last"]["targets"]["c"] == lines[-1]["average"]["c"]["main"]["accuracy"]
+    assert numbers["last"]["targets"]["c"] == lines[-1]["averages"][average]["c"]["main"]["accuracy"]
 
 
 def test_the_plain_model_is_selected_on_its_own_grid(tmp_path: Path) -> None:
@@ -254,9 +254,10 @@ def test_evaluating_all_adds_what_the_sources_are_trained_on_and_changes_no_othe
     one = trial(validation=validation, augment="flip", average="ema")
     few, every = list(run(one, DATA)), list(run(one, DATA, evaluate_all=True))
     for before, after in zip(few, every, strict=True):
-        for part in ("domains", "average"):
-            for name, parts in after[part].items():
+        both = ((record["domains"], record["averages"]["ema"]) for record in (before, after))
+        for some, all_of_them in zip(*both, strict=True):
+            for name, parts in all_of_them.items():
                 assert list(parts) == ["main", "holdout"]
-                assert parts["holdout"] == before[part][name]["holdout"]
-                assert name not in one.targets or parts == before[part][name]
+                assert parts["holdout"] == some[name]["holdout"]
+                assert name not in one.targets or parts == some[name]
         assert (after["step"], after["loss"]) == (before["step"], before["loss"])

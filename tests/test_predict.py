@@ -250,14 +250,18 @@ def test_an_image_that_cannot_be_read_costs_its_own_row_only(
     assert "it is no image of a known kind" in (tmp_path / "p.csv").read_text()
 
 
-def test_averaged_weights_can_be_asked_for(domainwise: Command, photos: Path, tmp_path: Path) -> None:
+def test_averaged_weights_are_taken_where_they_were_asked_for_and_others_can_be_chosen(
+    domainwise: Command, photos: Path, tmp_path: Path
+) -> None:
     data = open_data(str(photos), size=16)
     loaded = dw.fit(data, "erm", average="ema(decay=0.9)", output=tmp_path / "model", **SHORT)
-    found = json.loads(domainwise("predict", "model", photos, "--which", "best-average", "--format", "json")[1])
     expected = [one.probability for one in loaded.predict_files(photos)]
-    assert [one["probability"] for one in found] == pytest.approx(expected, rel=1e-5)
-    plain = json.loads(domainwise("predict", "model/best", photos, "--format", "json")[1])
-    assert [one["probability"] for one in plain] != pytest.approx(expected, rel=1e-5)
+    for which in ((), ("--which", "best-average"), ("--which", "ema")):
+        found = json.loads(domainwise("predict", "model", photos, *which, "--format", "json")[1])
+        assert [one["probability"] for one in found] == pytest.approx(expected, rel=1e-5)
+    for plain in (("model/best", photos), ("model", photos, "--which", "best")):
+        found = json.loads(domainwise("predict", *plain, "--format", "json")[1])
+        assert [one["probability"] for one in found] != pytest.approx(expected, rel=1e-5)
 
 
 def test_what_cannot_be_done_is_a_sentence(domainwise: Command, model: Path, photos: Path, tmp_path: Path) -> None:
@@ -280,6 +284,7 @@ def test_what_cannot_be_done_is_a_sentence(domainwise: Command, model: Path, pho
         (model, photos, "-o", "mine.csv/p.csv"): "cannot write mine.csv/p.csv",
         (model, photos, "--which", "best-average"): "kept its best-average one",
         (model / "best", photos, "--which", "best-average"): "has no averaged weights",
+        (model, photos, "--which", "swad"): 'model has no model of "swad": ask for one of "best"',
         (model, photos, "--device", "mps"): 'does not run on "mps"',
     }.items():
         code, out, err = domainwise("predict", *words)

@@ -11,7 +11,7 @@ from typing import Any
 
 from domainwise.algorithms import parse
 from domainwise.arguments import typed
-from domainwise.averaging import averager
+from domainwise.averaging import canonical
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.fitting import fit as fit
@@ -22,7 +22,7 @@ from domainwise.results import DAMAGED, Outcome, listing, variants
 from domainwise.settings import Settings, resolve
 from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.execute import Watch
-from domainwise.sweep.folder import make_room, opened, refuse_file, restored
+from domainwise.sweep.folder import ended, make_room, opened, refuse_file, restored, serves
 from domainwise.sweep.pack import Many
 from domainwise.sweep.plan import plan, seeds_of, targets_of
 from domainwise.sweep.status import write_plan
@@ -40,7 +40,9 @@ class Comparison:
     def missing(self, retry_failed: bool = False) -> list[Trial]:
         """The trials that have not come to an end yet, or that ended without the average that is asked for now."""
         found = listing(self.folder, files=retry_failed).results
-        return [trial for trial in self.trials if not _serves(trial, found.get(trial.id), retry_failed)]
+        again = ("failed", DAMAGED) if retry_failed else ()
+        have = {id for id, result in found.items() if result["status"] not in again}
+        return [trial for trial in self.trials if trial.id not in have or not serves(trial, found[trial.id])]
 
     def run(self, engine: Runs, watch: Watch, retry_failed: bool = False) -> Results:
         """Run what is missing, beside whoever else is at work in the same folder."""
@@ -49,8 +51,10 @@ class Comparison:
             for id in listing(self.folder).unknown if retry_failed else ():
                 restored(self.folder / "trials" / id)
             missing = self.missing(retry_failed)
-            for trial in missing:  # a result that does not serve
-                make_room(self.folder / "trials" / trial.id)
+            for trial in missing:  # one that finished stays until there is one with the averages that it lacks
+                home = self.folder / "trials" / trial.id
+                if (ended(home) or {}).get("status") != "finished":
+                    make_room(home)
             engine.run(missing, self.data, self.folder, watch)
         return self.results()
 
@@ -60,12 +64,6 @@ class Comparison:
         return Results(tuple(variants(own)), self.folder)
 
 
-def _serves(trial: Trial, result: dict[str, Any] | None, retry_failed: bool) -> bool:
-    if result is None or (retry_failed and result["status"] in ("failed", DAMAGED)):
-        return False
-    return trial.average in ("none", *result["averages"]) or result["status"] != "finished"
-
-
 def prepare(
     data: Domains,
     algorithms: str | Sequence[str],
@@ -73,18 +71,17 @@ def prepare(
     targets: str | Sequence[str] = "all",
     seeds: int | str | Sequence[int] = 3,
     settings: Settings | None = None,
-    average: str = "none",
+    average: str | Sequence[str] = "none",
     draws: int = 1,
     output: Path | str | None = None,
     command: str = "compare",
 ) -> Comparison:
     """Lay out a comparison: every algorithm on every target with every seed, and with every draw of a search."""
     settings = settings or resolve(benchmark=data.name, device="cpu")
-    average = repr(averager(average)) if average != "none" else average
     specs = parse(algorithms if isinstance(algorithms, str) else ",".join(algorithms))
     if draws < 1:
         raise InputError(f"draws says how many, the defaults among them, so 1 or more, got {draws}")
-    trials = plan(data, specs, targets_of(data, targets), seeds_of(seeds), settings, average, draws)
+    trials = plan(data, specs, targets_of(data, targets), seeds_of(seeds), settings, canonical(average), draws)
     if output:
         refuse_file(Path(output))
     return Comparison(data, tuple(trials), Path(output) if output else default_folder(command, trials[0]))
@@ -107,7 +104,7 @@ def compare(
     seeds: int | str | Sequence[int] = 3,
     preset: str = "quick",
     set: Mapping[str, Any] | None = None,
-    average: str = "none",
+    average: str | Sequence[str] = "none",
     draws: int = 1,
     output: Path | str | None = None,
     device: str = "cpu",
@@ -127,9 +124,9 @@ def compare(
     What was computed before in the same output folder is not computed again. ``settings`` are those of the preset
     (steps, batch, network, weights, dropout, ...); ``set`` takes them too, and hyperparameters for all algorithms that
     have them; ``seeds`` is how many, or which ("100-107"); ``draws`` above 1 searches at random beside the defaults;
-    ``average`` is an averager such as "swad", reported beside the model; ``keep`` and ``snapshots`` say which models
-    stay (see :class:`~domainwise.keeper.Keeper`); ``evaluate_all`` evaluates what the sources are trained on too;
-    ``timeout`` ends a trial that takes more seconds.
+    ``average`` is an averager such as "swad", or several as in "swad,ma", each reported beside the model; ``keep``
+    and ``snapshots`` say which models stay (see :class:`~domainwise.keeper.Keeper`); ``evaluate_all`` evaluates what
+    the sources are trained on too; ``timeout`` ends a trial that takes more seconds.
     """
     device = device_named(device)
     chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 
 from domainwise.algorithms import parse
 from domainwise.arguments import typed
-from domainwise.averaging import averager
+from domainwise.averaging import canonical
 from domainwise.capture import Fast
 from domainwise.checkpoint import saved, told_of
 from domainwise.data.domains import Domains
@@ -43,7 +43,7 @@ class Fitting:
     @property
     def which(self) -> str:
         """Of the models in the folder, the one to use: averaged weights, where they were asked for."""
-        return "best" if self.trial.average == "none" else "best-average"
+        return next(iter(self.trial.averages), "best")
 
     def run(
         self,
@@ -69,10 +69,10 @@ class Fitting:
         """That there is a model to use."""
         if result["status"] != "finished":
             raise InputError(f"{self.trial.label} has {result['status']}: {result['message']}")
-        if self.trial.average != "none" and self.trial.average not in result["averages"]:
+        if missing := [name for name in self.trial.averages if name not in result["averages"]]:
             raise InputError(
-                f"{self.trial.average} had nothing to average yet after {self.trial.steps} updates; the model without "
-                f"it is in {self.folder / 'best'}"
+                f"{' and '.join(missing)} had nothing to average yet after {self.trial.steps} updates; the model "
+                f"without it is in {self.folder / 'best'}"
             )
 
     def model(self, device: str = "cpu") -> Model:
@@ -85,7 +85,7 @@ def fitting(
     *,
     seed: int = 0,
     settings: Settings | None = None,
-    average: str = "none",
+    average: str | Sequence[str] = "none",
     output: Path | str | None = None,
 ) -> Fitting:
     """Lay out the training of one algorithm on all domains."""
@@ -95,10 +95,9 @@ def fitting(
         raise InputError(f"fit trains one algorithm, got {len(specs)}: {', '.join(spec.label for spec in specs)}")
     if settings.selection in LOOKS_AT_TARGETS:
         raise InputError(f'selection="{settings.selection}" looks at a target, and fit holds none out: use validation')
-    average = repr(averager(average)) if average != "none" else average
     if not whole(seed, least=0):
         raise InputError(f"a seed is a whole number from 0 up, got {seed!r}")
-    (trial,) = plan(data, specs, [()], [seed], settings, average)
+    (trial,) = plan(data, specs, [()], [seed], settings, canonical(average))
     folder = Path(output).expanduser() if output else _own_folder(trial)
     _refuse_another(folder, trial)
     return Fitting(data, trial, folder)
@@ -112,7 +111,7 @@ def fit(
     seed: int = 0,
     preset: str = "quick",
     set: Mapping[str, Any] | None = None,
-    average: str = "none",
+    average: str | Sequence[str] = "none",
     output: Path | str | None = None,
     device: str = "cpu",
     threads: int = 1,
@@ -125,7 +124,7 @@ def fit(
     Of every domain a part is held out, by which the step is chosen. The model is kept in ``output``, where
     :func:`domainwise.load` finds it; the same call again finds it too, or goes on where it was stopped. How well it
     will do elsewhere is what :func:`domainwise.compare` estimates. The other arguments are those of ``compare``; with
-    ``average`` the averaged weights are the model.
+    ``average`` the averaged weights are the model, of several averagers those of the first.
     """
     device = device_named(device)
     chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
@@ -153,7 +152,8 @@ def _refuse_another(folder: Path, trial: Trial) -> None:
     if not model and not stopped:
         return
     # A model with an average has the other too, but who goes on must go on with both.
-    asked = [name for name in _TOLD if name != "average" or trial.average != "none" or stopped]
+    there = not stopped and {*trial.averages} <= {*other.averages}
+    asked = [name for name in _TOLD if name != "average" or not there]
     differ = [name for name in asked if _value(other, name) != _value(trial, name)]
     if differ:
         what = "a training that has not ended and can go on" if stopped else "another model"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,6 @@ from domainwise.select import pooled_validation, validation
 from domainwise.settings import whole
 from domainwise.trial import Trial
 
-FOLDERS = {"model": "best", "average": "best-average"}
 Keep = Literal["best", "none", "all"]
 
 
@@ -28,7 +28,7 @@ class Keeper:
 
     Args:
         keep: "best", "none", or "all" for the model of every evaluation too, in ``models/<step>`` and, averaged, in
-            ``models-average/<step>``.
+            ``models-average/<step>``. What is averaged by another than the first averager named has its name behind.
         snapshots: how many models to keep in ``snapshots/<step>``, spread evenly; the last is the final one.
         folder: the trial's, for what is written at once.
     """
@@ -59,14 +59,13 @@ class Keeper:
             self._write(f"snapshots/{step}", self._weights(), {"step": step, "validation": None, "which": "model"})
 
     def look(self, which: str, record: Record, last: bool) -> None:
-        """At the model as it is now, whose evaluation is in the record."""
+        """At the model as it is now, whose evaluation is in the record: "model", or the name of an averager."""
         if self.keep == "none":
             return
         value = self._value(record)
         if self.keep == "all":
-            home = "models" if which == "model" else f"models-{which}"
-            config = {"step": record["step"], "validation": value, "which": which}
-            self._write(f"{home}/{record['step']}", self._weights(), config)
+            config = {"step": record["step"], "validation": value, **self._told(which)}
+            self._write(f"models{self._behind(which)}/{record['step']}", self._weights(), config)
         if not (last or record["step"] % self.trial.select_every == 0):
             return
         if which not in self.values or value > self.values[which]:  # the first of equals, as in selection
@@ -75,17 +74,33 @@ class Keeper:
 
     def write(self, folder: Path) -> None:
         for which, (step, weights) in self.kept.items():
-            config = {"step": step, "validation": self.values[which], "which": which}
-            save(folder / FOLDERS[which], weights, {**self.about, **config, **self.recalled[which]})
-        if "model" in self.kept and "average" not in self.kept:  # one of an earlier run would be taken for its average
-            shutil.rmtree(folder / FOLDERS["average"], ignore_errors=True)
+            config = {"step": step, "validation": self.values[which], **self._told(which)}
+            save(folder / f"best{self._behind(which)}", weights, {**self.about, **config, **self.recalled[which]})
+        if self.kept:  # one of an earlier run would be taken for an average of this
+            own = {f"best{self._behind(which)}" for which in self.kept}
+            for stale in [path for path in folder.glob("best-average*") if path.name not in own]:
+                shutil.rmtree(stale, ignore_errors=True)
 
     def state_dict(self) -> dict[str, Any]:
         return {"values": dict(self.values), "kept": dict(self.kept), "recalled": dict(self.recalled)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.values, self.kept = dict(state["values"]), dict(state["kept"])
-        self.recalled = {which: state.get("recalled", {}).get(which, {}) for which in self.kept}
+        self.values, self.kept, recalled = (self._named(state.get(key, {})) for key in ("values", "kept", "recalled"))
+        self.recalled = {which: recalled.get(which, {}) for which in self.kept}
+
+    def _named(self, state: dict[str, Any]) -> dict[str, Any]:
+        """By the names of averagers, where the only one there could be was called "average" once."""
+        return {self.trial.averages[0] if which == "average" else which: value for which, value in state.items()}
+
+    def _told(self, which: str) -> dict[str, str]:
+        return {"which": "model"} if which == "model" else {"which": "average", "average": which}
+
+    def _behind(self, which: str) -> str:
+        """What a folder's name ends in: nothing but what every shell and every system takes as it is."""
+        if which == "model":
+            return ""
+        words = "-".join(re.findall(r"[\w.=]+", which))
+        return "-average" + f"-{words}" * (which != self.trial.averages[0])
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in self.algorithm.net.state_dict().items()}

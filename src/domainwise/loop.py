@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm
-from domainwise.averaging import averager, refresh_batch_norm, swapped_in
+from domainwise.averaging import Averages, refresh_batch_norm, swapped_in
 from domainwise.capture import Captured, Fast, Update, prepare, updater
 from domainwise.checkpoint import Checkpoints, Stateful
 from domainwise.course import Losses
@@ -62,18 +62,17 @@ def run(
         keeper, checkpoints = keeper or Keeper(trial), checkpoints or Checkpoints()
         losses = Losses(trial, [part.domain.name for part in feed.parts])
         keeper.starts(algorithm, data, feed.inputs)
-        average, params = averager(trial.average), list(algorithm.net.parameters())
+        averages, params = Averages(trial.average), list(algorithm.net.parameters())
         stateful: dict[str, Stateful] = {"algorithm": algorithm, "feed": feed, "examiner": examiner, "losses": losses}
         stateful |= {"keeper": keeper, "generators": GlobalGenerators(device)}
-        first = checkpoints.restore(stateful if average is None else {**stateful, "average": average})
+        first = checkpoints.restore({**stateful, "average": averages} if averages.each else stateful)
         if isinstance(update, Captured):
             update.forget()
 
         started = time.perf_counter() - checkpoints.seconds
         for step in range(first, trial.steps):
             losses.keep(step, in_turn(lambda: update(feed.draw(algorithm.fresh))))
-            if average is not None:
-                average.update(params, step)
+            averages.update(params, step)
             keeper.after(step)
             last = step == trial.steps - 1
             evaluating = step % trial.evaluate_every == 0 or last
@@ -84,13 +83,11 @@ def run(
                 record: Record = {"step": step, "seconds": time.perf_counter() - started, "loss": losses.mean()}
                 record["domains"] = examiner.examine()
                 keeper.look("model", record, last)
-                if average is not None:
-                    average.evaluated(step, examiner.validation_loss(record))
-                    # What a loss valley averages is known at its end; others are models like any other, all along.
-                    if (last or not hasattr(average, "converged_at")) and (averaged := average.weights()) is not None:
-                        with averaged_in(trial, algorithm, averaged, feed):
-                            record["average"] = examiner.examine("average")
-                            keeper.look("average", {**record, "domains": record["average"]}, last)
+                averages.evaluated(step, examiner.validation_loss(record))
+                for name, averaged in averages.ready(last):
+                    with averaged_in(trial, algorithm, averaged, feed):
+                        found = record.setdefault("averages", {})[name] = examiner.examine(name)
+                        keeper.look(name, {**record, "domains": found}, last)
                 yield record
             if not last and checkpoints.due(evaluating):
                 losses.look()
@@ -133,7 +130,8 @@ def averaged_in(trial: Trial, algorithm: Algorithm, averaged: Sequence[Tensor], 
     """The network with averaged weights; batch-norm that is not frozen gets the statistics that belong to them."""
     net = algorithm.net
     # From a generator of its own, the same every time: training's draws are not touched, and nothing is to be saved.
-    aside = Feed(feed.parts, feed.inputs, trial.batch, seed_hash(trial.seed, "refresh"), pooled=feed.pooled)
+    seed, drawn = seed_hash(trial.seed, "refresh"), {"balanced": feed.balanced, "pooled": feed.pooled}
+    aside = Feed(feed.parts, feed.inputs, trial.batch, seed, **drawn)
     with swapped_in(net.parameters(), averaged, net.buffers()):
         in_turn(lambda: refresh_batch_norm(net, (aside.draw() for _ in range(REFRESH))))  # type: ignore[misc]
         yield
@@ -187,9 +185,12 @@ class Examiner:
         self.trial, self.algorithm, self.parts, self.inputs = trial, algorithm, parts, inputs
         self.everything = everything
         # Apart from training's and from each other: evaluating more, or an average too, changes no other number.
+        # Every average draws what it would as the only one.
+        models = {"model": "model", **dict.fromkeys(trial.averages, "average")}
         self.generators = {
-            model: torch.Generator().manual_seed(seed_hash(trial.seed, "validation", model))
-            for model in ("model", "average", "model, all", "average, all")
+            f"{model}{part}": torch.Generator().manual_seed(seed_hash(trial.seed, "validation", f"{kind}{part}"))
+            for model, kind in models.items()
+            for part in ("", ", all")
         }
 
     def examine(self, model: str = "model") -> dict[str, dict[str, dict[str, Any]]]:
@@ -213,7 +214,8 @@ class Examiner:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name, generator in self.generators.items():
-            generator.set_state(state[name])
+            # the only average there could be was called "average" once
+            generator.set_state(state[name] if name in state else state["average" + ", all" * name.endswith(", all")])
 
     def validation_loss(self, record: Record) -> float:
         return fmean(

@@ -25,11 +25,12 @@ from domainwise.records import publish, sync
 from domainwise.trial import Trial
 from domainwise.trust import allowed
 from domainwise.weights import save_tensors
+from domainwise.which import AVERAGED, CONFIG as CONFIG, PLAIN, home_of
 
 if TYPE_CHECKING:
     from domainwise.predicting import Prediction
 
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
+WEIGHTS = "model.safetensors"
 NEEDED = {"classes", "channels", "input_size", "mean", "std"}  # of a config.json, beside the trial
 BATCH = 256
 
@@ -74,25 +75,26 @@ class Model:
 
 
 @typed
-def load(folder: Path | str, *, device: str = "cpu", which: str = "best", trust_code: bool = False) -> Model:
-    """The model of a trial's folder; ``which`` is "best", or "best-average" where weights were averaged beside it.
+def load(folder: Path | str, *, device: str = "cpu", which: str | None = None, trust_code: bool = False) -> Model:
+    """The model of a trial's folder: averaged weights where they were asked for, of the averager named first.
 
-    A Python file that it names, with an algorithm or a network of somebody's own, is run only with ``trust_code``, and
-    only if it is what it was when the model was trained.
+    ``which`` is "best" for the one without averaging, or the averager whose weights are wanted, such as "ma". A Python
+    file that it names, with an algorithm or a network of somebody's own, is run only with ``trust_code``, and only if
+    it is what it was when the model was trained.
     """
     return loaded(folder, device=device, which=which, trust_code=trust_code)
 
 
 def loaded(
-    folder: Path | str, *, device: str, which: str, trust_code: bool = False, named: Trial | None = None
+    folder: Path | str, *, device: str, which: str | None, trust_code: bool = False, named: Trial | None = None
 ) -> Model:
     """The same; code that ``named`` names too needs no more trust, since the user has named it in the present call."""
     device, folder = device_named(device), Path(folder)
-    home = folder if (folder / CONFIG).is_file() else folder / which
+    home = home_of(folder, which)
     if not (home / CONFIG).is_file():
-        raise InputError(f"{folder} has no saved model: give the folder of a trial that kept its {which} one")
+        raise InputError(f"{folder} has no saved model: give the folder of a trial that kept its {which or PLAIN} one")
     config, trial = described(home)
-    if which == "best-average" and config.get("which") != "average":
+    if which == AVERAGED and config.get("which") != "average":
         raise InputError(f"{home} has no averaged weights: leave out {which}")
     trial = allowed(trial, home, trust_code=trust_code, named=named)
     algorithm = algorithm_of(trial)

@@ -6,13 +6,13 @@ import json
 import math
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 # One evaluation:
-# {"step": 100, "seconds": 1.25, "loss": 0.31,
+# {"step": 100, "seconds": 1.25, "loss": 0.31, "averages": {"swad": the same as "domains", of averaged weights},
 #  "domains": {"15": {"holdout": {"accuracy": 0.95, "loss": 0.2, "count": 60}},            a source
 #              "75": {"main": {"accuracy": 0.7, ...}, "holdout": {"accuracy": 0.6, ...}}}}  a target
 Record = dict[str, Any]
@@ -56,7 +56,22 @@ COUNTS = ("confusion", "calibration")
 
 def lean(record: Record) -> Record:
     """Without the counts, which are kept for the selected model only."""
-    return {key: _without_counts(value) if key in ("domains", "average") else value for key, value in record.items()}
+    found = {**record, "domains": _without_counts(record["domains"])}
+    if "averages" in record:
+        found["averages"] = {name: _without_counts(domains) for name, domains in record["averages"].items()}
+    return found
+
+
+def averaged(found: Iterable[Record], name: str) -> list[Record]:
+    """The records of an average, by the name of its averager, as if it were a run of its own."""
+    pairs = [(record, averages(record, name).get(name)) for record in found]
+    return [{**record, "domains": domains} for record, domains in pairs if domains is not None]
+
+
+def averages(record: Record, only: str) -> dict[str, Any]:
+    """What a record has of averages, by name. Once there was one at most, ``only``, and it went without."""
+    found: dict[str, Any] = record.get("averages", {})
+    return {only: record["average"]} if "average" in record else found
 
 
 def _without_counts(domains: dict[str, Any]) -> dict[str, Any]:

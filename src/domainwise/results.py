@@ -24,7 +24,8 @@ class Outcome:
     ``result`` is the content of result.json:
     {"id": ..., "status": "finished" | "diverged" | "failed", "message": "" or a sentence, "step": the last one made,
      "selected": null or {"step": 250, "validation": 0.95, "target": 0.81, "targets": {"75": 0.81}},
-     "last": the same of the last record, "averages": {"swad": {"selected": ..., "last": ...}},
+     "last": the same of the last record, "averages": {"swad": {"selected": ..., "last": ...}, "ma": ...},
+     "average": "swad,ma", as asked for,
      "seconds": 3.2, "device": "cpu", "threads": 1,
      "versions": {"domainwise": "0.1.0", "torch": ..., "python": ..., "numpy": ...},
      "files": {"records.jsonl": {"sha256": ..., "bytes": ...}, "best/model.safetensors": ...}}
@@ -34,15 +35,17 @@ class Outcome:
     trial: Trial
     result: dict[str, Any]
     folder: Path
-    averaged: bool = False  # whether this is the averaged model of the run
+    average: str = ""  # of an averaged model of the run: the averager that made it
+
+    @property
+    def averaged(self) -> bool:
+        return bool(self.average)
 
     def records(self) -> list[records.Record]:
         if self.result["status"] == DAMAGED:
             return []
         found = records.read(self.folder / "records.jsonl")
-        if not self.averaged:
-            return list(found)
-        return [{**record, "domains": record["average"]} for record in found if "average" in record]
+        return records.averaged(found, self.average) if self.averaged else list(found)
 
 
 @dataclass(frozen=True)
@@ -239,7 +242,7 @@ def _averages(outcome: Outcome) -> list[Outcome]:
             replace(trial, label=f"{trial.label} + {name}"),
             {**outcome.result, **numbers, "averages": {}},
             outcome.folder,
-            averaged=True,
+            average=name,
         )
         for name, numbers in outcome.result.get("averages", {}).items()
     ]

@@ -29,7 +29,7 @@ def average_runs(folders: Sequence[Path | str], data: Domains | None = None, *, 
     """
     if not folders:
         raise InputError("there are no models to average: name the folders of some trials")
-    models = [load(folder, trust_code=trust_code) for folder in folders]
+    models = [load(folder, which="best", trust_code=trust_code) for folder in folders]
     names = [str(folder) for folder in folders]
     states = [model.algorithm.net.state_dict() for model in models]
     inits = [model.config["init"] for model in models]
@@ -38,7 +38,7 @@ def average_runs(folders: Sequence[Path | str], data: Domains | None = None, *, 
         averaged = average_models(states, inits=inits, names=names)
     else:
         accuracies = [model.config["validation"] for model in models]
-        judge = load(folders[0], trust_code=trust_code)
+        judge = load(folders[0], which="best", trust_code=trust_code)
         averaged, _ = greedy(
             states, accuracies, lambda state: _validation(judge, state, data), inits=inits, names=names
         )

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from domainwise.errors import InputError
 from domainwise.following import follow
-from domainwise.records import Record
+from domainwise.records import Record, averages
 from domainwise.results import Outcome, outcomes
 from domainwise.select import target_accuracy, validation
 from domainwise.trial import Trial
@@ -103,9 +103,10 @@ class Board:
 def scalars(trial: Trial, record: Record) -> dict[str, float]:
     found = {"training loss": _number(record["loss"])} if "loss" in record else {}
     found |= _of_domains(trial, record)
-    if "average" in record:
-        averaged = _of_domains(trial, {**record, "domains": record["average"]})
-        found |= {f"averaged {tag}": value for tag, value in averaged.items()}
+    for name, domains in averages(record, trial.average).items():
+        about = f" ({name})" * (len(trial.averages) > 1)  # where it is not the only one
+        averaged = _of_domains(trial, {**record, "domains": domains})
+        found |= {f"averaged{about} {tag}": value for tag, value in averaged.items()}
     return found
 
 

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
+from domainwise.separating import separated
+
 SEARCHED = ("batch", "dropout")  # settings beside hyperparameters that a random search draws
 INNER_LR = {"sgd": 1e-2, "momentum": 1e-3}  # of a walk, where it is left open; adam's is the outer lr
 Value = float | int | str | bool | None
@@ -47,7 +49,7 @@ class Trial:
 
     label: str = field(default="", compare=False)  # how the user wrote it: what tables call it
     draw: int = field(default=0, compare=False)  # of a random search; what it drew is in the settings, and so in the id
-    average: str = field(default="none", compare=False)
+    average: str = field(default="none", compare=False)  # "swad,ma(start=5)": as averaging.canonical writes them
     selection: str = field(default="validation", compare=False)
     select_every: int = field(default=1, compare=False)
     test: str = field(default="main", compare=False)
@@ -74,6 +76,11 @@ class Trial:
 
     def to_json(self) -> dict[str, Any]:
         return {"id": self.id, **asdict(self)}
+
+    @property
+    def averages(self) -> tuple[str, ...]:
+        """The averagers beside it, by name."""
+        return tuple(name for name in separated(self.average) if name != "none")
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> Trial:

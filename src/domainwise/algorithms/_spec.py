@@ -14,6 +14,7 @@ from typing import Any
 
 from domainwise.algorithms._base import Algorithm, hypers, make, written
 from domainwise.errors import InputError, closest
+from domainwise.separating import separated
 from domainwise.thirdparty import module_of, source_of
 
 _SHAPE = re.compile(r"(?:(?P<file>.+\.py):)?(?P<name>\w+)\s*(?:\((?P<settings>.*)\))?", re.DOTALL)
@@ -72,7 +73,7 @@ def builtin(name: str) -> type[Algorithm]:
 
 def parse(text: str) -> list[Spec]:
     """Algorithms separated by commas; ``all`` is every one there is."""
-    found = [spec for part in _split(text) for spec in (map(Spec, names()) if part == "all" else [parse_one(part)])]
+    found = [spec for part in separated(text) for spec in (map(Spec, names()) if part == "all" else [parse_one(part)])]
     if not found:
         raise InputError(f"no algorithm was named; known: {', '.join(names())}")
     return found
@@ -91,18 +92,6 @@ def parse_one(text: str) -> Spec:
     if name not in names():
         raise InputError(f'there is no algorithm "{shape["name"]}": {closest(name, names())}')
     return Spec(name, settings)
-
-
-def _split(text: str) -> list[str]:
-    """At the commas that are outside brackets."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([{") - (letter in ")]}")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts if part.strip()]
 
 
 def _settings(text: str, whole: str) -> dict[str, Any]:

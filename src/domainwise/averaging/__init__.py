@@ -4,10 +4,11 @@ An averager stands beside the training loop: it is told the parameters after eve
 every evaluation, and it never touches an update. Parameters are flat lists of tensors; no module is ever cloned.
 """
 
+from domainwise.averaging._averages import Averages
 from domainwise.averaging._base import Averager
 from domainwise.averaging._models import average_models, greedy
 from domainwise.averaging._running import EMA, MA, SWA
-from domainwise.averaging._spec import averager, names
+from domainwise.averaging._spec import averager, averagers, canonical, names
 from domainwise.averaging._swad import SWAD
 from domainwise.averaging._swap import refresh_batch_norm, swapped_in
 
@@ -17,8 +18,11 @@ __all__ = [
     "SWA",
     "SWAD",
     "Averager",
+    "Averages",
     "average_models",
     "averager",
+    "averagers",
+    "canonical",
     "greedy",
     "names",
     "refresh_batch_norm",

@@ -66,6 +66,7 @@ class Averager(ABC):
     """``update`` after every step, ``evaluated`` at every evaluation, ``weights`` whenever the average is wanted."""
 
     over = False  # whether nothing that is still to come can change the average
+    at_the_end = False  # whether the average is known at the end only; else it is a model like any other, all along
 
     def __post_init__(self) -> None:
         self._mean = Mean()

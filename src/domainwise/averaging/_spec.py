@@ -1,9 +1,10 @@
-"""Averagers as text: ``none``, ``swad``, ``ema(decay=0.99)``."""
+"""Averagers as text: ``none``, ``swad``, ``swad,ema(decay=0.99)``."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -11,6 +12,7 @@ from domainwise.averaging._base import Averager
 from domainwise.averaging._running import EMA, MA, SWA
 from domainwise.averaging._swad import SWAD
 from domainwise.errors import InputError, closest
+from domainwise.separating import separated
 
 _KINDS: dict[str, type[Averager]] = {"swad": SWAD, "swa": SWA, "ema": EMA, "ma": MA}
 _SHAPE = re.compile(r"(?P<name>\w+)\s*(?:\((?P<settings>.*)\))?", re.DOTALL)
@@ -34,6 +36,27 @@ def averager(text: str) -> Averager | None:
             raise InputError(f"none is no averager at all, so it has no settings: got {text!r}")
         return None
     return _make(name, settings)
+
+
+def averagers(text: str | Sequence[str]) -> dict[str, Averager]:
+    """Those of a text, separated by commas, or of a list, by their ``repr`` and in this order; ``none`` has none."""
+    texts = separated(text) if isinstance(text, str) else [part for one in text for part in separated(one)]
+    if not texts:
+        raise InputError(f"no averager was named; known: {', '.join(names())}")
+    made = [averager(one) for one in texts]
+    found = [one for one in made if one is not None]
+    if len(found) < len(made) > 1:
+        raise InputError(f"none is no averager at all, so it cannot stand beside others: got {', '.join(texts)}")
+    by_name = {repr(one): one for one in found}
+    if len(by_name) < len(found):
+        (twice, *_) = [name for name in by_name if sum(repr(one) == name for one in found) > 1]
+        raise InputError(f"{twice} is named twice: name every averager once, or give one of them other settings")
+    return by_name
+
+
+def canonical(text: str | Sequence[str]) -> str:
+    """The same averagers as one text, in the one way that a trial keeps."""
+    return ",".join(averagers(text)) or "none"
 
 
 def _make(name: str, settings: dict[str, Any]) -> Averager:

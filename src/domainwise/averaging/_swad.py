@@ -38,6 +38,8 @@ class SWAD(Averager):
         compat: "khanrc" counts segments as the authors' code does: some of them twice or three times.
     """
 
+    at_the_end = True
+
     converge: int = 3
     tolerance: int = 6
     ratio: float = 0.3

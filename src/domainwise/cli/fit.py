@@ -59,19 +59,21 @@ def fit(
 
 
 def _told(made: Fitting, result: dict[str, Any]) -> str:
-    from domainwise.records import read
+    from domainwise.records import averages, read
     from domainwise.select import validation
     from domainwise.trust import code_of
+    from domainwise.which import home_of
 
-    averaged = made.which == "best-average"
-    chosen = (result["averages"][made.trial.average] if averaged else result)["selected"]
+    average = next(iter(made.trial.averages), None)
+    chosen = (result["averages"][average] if average else result)["selected"]
     (record,) = (one for one in read(made.folder / "records.jsonl") if one["step"] == chosen["step"])
-    domains = record["average"] if averaged else record["domains"]
+    domains = averages(record, average)[average] if average else record["domains"]
     accuracies = {name: parts["holdout"]["accuracy"] for name, parts in domains.items()}
     width = max(map(len, ["domain", *accuracies]))
     rows = [f"{name:<{width}}  {100 * value:5.1f}" for name, value in accuracies.items()]
     mean = validation({**record, "domains": domains}, ())
-    which, option = (f", which={made.which!r}", f" --which {made.which}") if averaged else ("", "")
+    told = home_of(made.folder, None) != home_of(made.folder, made.which)
+    which, option = (f", which={made.which!r}", f" --which {shlex.quote(made.which)}") if told else ("", "")
     if any(code_of(made.trial)):
         which, option = f"{which}, trust_code=True", f"{option} --trust-code"
     return "\n".join(

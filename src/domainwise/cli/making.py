@@ -38,7 +38,7 @@ class Making:
     wish: Wish  # targets "" where none were named
     machine: Machine
     job: Callable[[Comparison, bool], Job]  # whether models are kept
-    ended: dict[tuple[Path, bool], Outcome] = field(default_factory=dict)  # by folder and whether averaged
+    ended: dict[tuple[Path, str], Outcome] = field(default_factory=dict)  # by folder and averager
     listed: set[tuple[Path, str]] = field(default_factory=set)  # trials that a dry run has named, and their folders
 
     def make(self, name: str) -> list[Page | Drawing]:
@@ -86,7 +86,7 @@ class Making:
             return self._list(comparison)
         results = self.job(comparison, keep).run()
         assert results is not None
-        self.ended |= {(one.folder, one.averaged): one for one in results.outcomes}
+        self.ended |= {(one.folder, one.average): one for one in results.outcomes}
         return list(results.outcomes)
 
     def _list(self, comparison: Comparison) -> list[Outcome]:

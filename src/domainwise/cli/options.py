@@ -62,7 +62,7 @@ Set = Annotated[
 ]  # fmt: skip
 Average = Annotated[
     str,
-    typer.Option(metavar="NAME", help="Average the weights beside training: swad, ema, ma, swa(start=100,every=1)."),
+    typer.Option(metavar="NAMES", help="Average weights beside: swad, ema, ma, swa(start=100,every=1), or swad,ma."),
 ]
 Output = Annotated[
     Path | None,

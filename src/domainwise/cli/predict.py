@@ -20,11 +20,6 @@ class PredictionFormat(StrEnum):
     json = "json"
 
 
-class Which(StrEnum):
-    best = "best"
-    average = "best-average"
-
-
 Saved = Annotated[
     Path, typer.Argument(metavar="MODEL", help="What fit wrote, a trial that kept its model, or one saved model.")
 ]
@@ -34,7 +29,10 @@ Output = Annotated[
 ]
 Printed = Annotated[PredictionFormat | None, typer.Option("--format", help="How it is printed; as a table by default.")]
 Probabilities = Annotated[bool, typer.Option("--probabilities", help="Of every class.")]
-Asked = Annotated[Which, typer.Option("--which", help="Averaged weights, where they were asked for: best-average.")]
+Asked = Annotated[
+    str | None,
+    typer.Option("--which", help="best, which is without averaging, or an averager such as ma."),
+]
 
 
 def predict(
@@ -43,7 +41,7 @@ def predict(
     output: Output = None,
     format: Printed = None,
     probabilities: Probabilities = False,
-    which: Asked = Which.best,
+    which: Asked = None,
     device: o.Device = "auto",
     threads: o.Threads = None,
     trust_code: o.TrustCode = False,
@@ -65,7 +63,7 @@ def predict(
     form = _form(output, format)
     threads = threads and bearable("threads", threads)
     files = images_in(images)
-    loaded = load(model, device=device, which=which.value, trust_code=trust_code)
+    loaded = load(model, device=device, which=which, trust_code=trust_code)
     torch.set_num_threads(threads or threads_for(loaded.config["trial"]["network"]))
     every = loaded.classes if probabilities else ()
     forms = {"csv": as_csv, "json": as_json, "table": as_text(files, loaded.classes)}

@@ -33,7 +33,7 @@ def trained(
     if threads:
         torch.set_num_threads(bearable("threads", threads))
     device = device_named(device)
-    model = load(run, device=device, trust_code=trust_code)
+    model = load(run, device=device, which="best", trust_code=trust_code)
     trial = Trial.from_json(model.config["trial"])
     same = [] if trial.train_size is None else [f"train_size={trial.train_size}"]  # as decoded for training
     opened, _ = read(data, Ask(size=trial.input_size, set=same, device=device), Machine(cache=cache, quiet=quiet))

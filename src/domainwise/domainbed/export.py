@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ def export(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
     written = []
     for outcome in finished:
         own = folder / (outcome.folder.name + "-average" * outcome.averaged)
+        if own.exists():  # of several averages beside one run the first is just that
+            own = own.with_name("-".join([own.name, *re.findall(r"[\w.=]+", outcome.average)]))
         own.mkdir(parents=True)
         lines = [json.dumps(finite(line), sort_keys=True) + "\n" for line in _lines(outcome, draws[id(outcome)])]
         (own / "results.jsonl").write_text("".join(lines), encoding="utf-8")

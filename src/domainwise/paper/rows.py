@@ -67,8 +67,7 @@ def laid_out(
 def belongs(row: Row, outcome: Outcome, given: Mapping[str, Any]) -> bool:
     """Whether a trial is one of a row's: the row's own settings, the learning rate of the trial, the rest as usual."""
     trial = outcome.trial
-    averager = trial.label.rpartition(" + ")[2] if outcome.averaged else ""
-    if not row.spec or trial.algorithm != row.algorithm or averager.partition("(")[0] != row.average:
+    if not row.spec or trial.algorithm != row.algorithm or outcome.average.partition("(")[0] != row.average:
         return False
     shared = {name: trial.hyperparameters[name] for name in ("lr", "weight_decay")}
     expected = _spec(row.spec).create({**given, **shared})

@@ -62,8 +62,7 @@ def _tally(outcome: Outcome, files: dict[Path, dict[str, Any]]) -> Tally | None:
     if outcome.folder not in files:
         files[outcome.folder] = _read(outcome.folder / "counts.json")
     counts = files[outcome.folder]
-    # beside the "model" there is at most one other, under the name of the averager
-    domains: dict[str, Any] = next((counts[name] for name in counts if outcome.averaged != (name == "model")), {})
+    domains: dict[str, Any] = counts.get(outcome.average or "model", {})
     if accuracy(outcome) is None:
         return None
     parts = [domains[name]["main"] for name in outcome.trial.targets if name in domains]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from domainwise.averaging import averager
+from domainwise.averaging import averagers
 from domainwise.data.domains import Domains
 from domainwise.keeper import Keep, checked, spread
 from domainwise.model import algorithm_of, network_of
@@ -31,7 +31,7 @@ def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: 
     """By one trial, judging from its network, which is made and thrown away."""
     state = _network(trial, data).state_dict()
     weights = HEADER + sum(tensor.numel() * tensor.element_size() for tensor in state.values())
-    variants = 1 if trial.average == "none" else 2
+    variants = 1 + len(trial.averages)
     best = 0 if checked(keep) == "none" else variants
     evaluations = math.ceil(trial.steps / trial.evaluate_every) + 1
     models = best + (variants * evaluations if keep == "all" else 0) + len(spread(snapshots, trial.steps))
@@ -55,8 +55,6 @@ def _network(trial: Trial, data: Domains) -> Network:
 
 
 def _averaged(trial: Trial) -> int:
-    """Copies of the weights that the averager keeps."""
-    average = averager(trial.average)
-    if average is None:
-        return 0
-    return 2 + max(getattr(average, "tolerance", 0), getattr(average, "converge", 0))
+    """Copies of the weights that the averagers keep."""
+    each = averagers(trial.average).values()
+    return sum(2 + max(getattr(one, "tolerance", 0), getattr(one, "converge", 0)) for one in each)

@@ -19,7 +19,7 @@ from domainwise.machine import bearable
 from domainwise.settings import number
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.execute import DeviceLost, Watch, result_of
-from domainwise.sweep.folder import ended, failed
+from domainwise.sweep.folder import failed, served
 from domainwise.sweep.given import Place
 from domainwise.sweep.how import How
 from domainwise.sweep.pack import Many
@@ -132,5 +132,5 @@ def run_shared(
         else:
             time.sleep(LOOK)
         for trial in list(left.values()):
-            if result := ended(folder / "trials" / trial.id):
+            if result := served(folder / "trials" / trial.id, trial):
                 hear(trial, {"result": result, "elsewhere": True})

@@ -6,7 +6,7 @@ import errno
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from statistics import fmean
@@ -24,10 +24,12 @@ from domainwise.integrity import Damaged, digest, read, sealed
 from domainwise.keeper import Keep, Keeper
 from domainwise.loop import run
 from domainwise.model import CONFIG, WEIGHTS
-from domainwise.records import Journal, Record, publish, publish_once
+from domainwise.records import Journal, Record, averaged, publish, publish_once
 from domainwise.results import DAMAGED, READ, result_in
 from domainwise.select import selected, summary, validation
+from domainwise.sweep import again
 from domainwise.sweep.alone import alone, clear_leftovers
+from domainwise.sweep.folder import serves
 from domainwise.sweep.resuming import checkpoints_of, versions
 from domainwise.trial import Trial
 from domainwise.turns import on_device
@@ -53,25 +55,31 @@ def execute(
 ) -> dict[str, Any]:
     """Run a trial and leave its settings, records, result and the models that are to be kept in its folder.
 
-    What was begun there and not ended goes on from its checkpoint. What has ended is not repeated, unless it failed or
-    lacks the average that is asked for. ``watch`` hears {"step": 120} now and then, {"step": ..., "validation": ...} at
-    every evaluation, and {"note": ...}. See :class:`~domainwise.keeper.Keeper` for ``keep`` and ``snapshots``;
-    ``evaluate_all`` looks at what the sources are trained on too; ``checkpoint_every`` so many updates, None is now and
-    then.
+    What was begun there and not ended goes on from its checkpoint. What has ended is not repeated, unless it failed. If
+    it lacks an average that is asked for, what is there stays until all averages of a new run are. ``watch`` hears
+    {"step": 120} now and then, {"step": ..., "validation": ...} at every evaluation, and {"note": ...}. See
+    :class:`~domainwise.keeper.Keeper` for ``keep`` and ``snapshots``; ``evaluate_all`` looks at what the sources are
+    trained on too; ``checkpoint_every`` so many updates, None is now and then.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})), on_device(device):
             if (other := _in(folder, "id")) not in (None, trial.id) and models_in(folder):
                 raise InputError(f"{folder} holds the model of another trial, {other}, which stays as it is")
-            ended = _ended(trial, folder)
+            again.finish(folder)
+            home, ended = folder, _ended(trial, folder)
+            if ended is not None and not serves(trial, ended):
+                trial, home = again.begun(trial, ended, folder)
+                ended = _ended(trial, home)
             if ended is not None:
                 return ended
-            clear_leftovers(folder)
-            publish(folder / "trial.json", sealed(trial.to_json()))
-            keeper = Keeper(trial, keep=keep, snapshots=snapshots, folder=folder)
-            attempt = Attempt(trial, folder, device, keeper, evaluate_all, checkpoint_every, watch)
-            return attempt.ended(attempt.train(data, fast))
+            clear_leftovers(home)
+            publish(home / "trial.json", sealed(trial.to_json()))
+            keeper = Keeper(trial, keep=keep, snapshots=snapshots, folder=home)
+            attempt = Attempt(trial, home, device, keeper, evaluate_all, checkpoint_every, watch)
+            result = attempt.ended(attempt.train(data, fast))
+            again.finish(folder)
+            return result
     except Stopped as stopped:
         print(stopped.sentence, file=sys.stderr, flush=True)
         raise
@@ -197,7 +205,7 @@ class Attempt:
 
 
 def _ended(trial: Trial, folder: Path) -> dict[str, Any] | None:
-    """The result that is there, if it serves; otherwise room is made for another."""
+    """The result that is there, if it is no failure; otherwise room is made for another."""
     path = folder / "result.json"
     if not path.exists():
         return None
@@ -208,9 +216,7 @@ def _ended(trial: Trial, folder: Path) -> dict[str, Any] | None:
         Journal(folder).close()
         for left in saved(folder):
             remove(left)
-        averaged = trial.average in ("none", *result["averages"], _in(folder, "average"))  # it may never have begun
-        averaged = averaged or result["status"] == "diverged"
-        if result["id"] == trial.id and averaged:
+        if result["id"] == trial.id:
             return result
     for name in ("result.json", "counts.json"):
         (folder / name).unlink(missing_ok=True)
@@ -228,7 +234,8 @@ def result_of(
         "message": message,
         "step": step,
         **(_numbers(trial, records) if finished else {"selected": None, "last": None}),
-        "averages": {trial.average: _numbers(trial, averaged(records))} if finished and averaged(records) else {},
+        "averages": {name: _numbers(trial, own) for name, own in of_averages(trial, records)} if finished else {},
+        "average": trial.average,  # as asked for: there may have been nothing to average yet
         "seconds": seconds,
         "device": device,
         "threads": torch.get_num_threads(),
@@ -236,17 +243,17 @@ def result_of(
     }
 
 
-def averaged(records: Sequence[Record]) -> list[Record]:
-    """The records of the averaged model, as if it were a run of its own."""
-    return [{**record, "domains": record["average"]} for record in records if "average" in record]
+def of_averages(trial: Trial, records: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]:
+    """Every average that there came to be, with its records."""
+    for name in trial.averages:
+        if own := averaged(records, name):
+            yield name, own
 
 
 def counts_of(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
     """What the selected model made of every domain: confusion and calibration counts."""
-    found = {"model": selected(records, trial)["domains"]}
-    if models := averaged(records):
-        found[trial.average] = selected(models, trial)["domains"]
-    return found
+    own = {name: selected(models, trial)["domains"] for name, models in of_averages(trial, records)}
+    return {"model": selected(records, trial)["domains"], **own}
 
 
 def _numbers(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:

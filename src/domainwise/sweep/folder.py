@@ -16,6 +16,7 @@ from domainwise._version import __version__
 from domainwise.errors import InputError, Note
 from domainwise.records import Journal, publish, publish_once
 from domainwise.results import DAMAGED, result_in, trial_in
+from domainwise.separating import separated
 from domainwise.trial import Trial
 
 if TYPE_CHECKING:
@@ -80,13 +81,26 @@ def make_room(home: Path) -> None:
             shutil.rmtree(home / name)
 
 
+def serves(trial: Trial, result: Mapping[str, Any]) -> bool:
+    """Whether a result is what is asked for: one that finished has all averages, or had nothing to average yet."""
+    if result["status"] != "finished":
+        return True
+    return {*result["averages"], *separated(result.get("average", "none"))}.issuperset(trial.averages)
+
+
+def served(path: Path, trial: Trial) -> dict[str, Any] | None:
+    """The result in a trial's folder, if it is what is asked for."""
+    result = ended(path)
+    return result if result is not None and serves(trial, result) else None
+
+
 def failed(folder: Path, trial: Trial, result: dict[str, Any]) -> dict[str, Any]:
     """Publish the result of a trial whose process could not do so; what was there before stays, and is returned."""
     path = folder / "trials" / trial.id
     path.mkdir(parents=True, exist_ok=True)
     publish_once(path / "trial.json", integrity.sealed(trial.to_json()))
     publish_once(path / "result.json", integrity.sealed({"files": {}, **result}))
-    return ended(path) or result
+    return served(path, trial) or result
 
 
 def restored(home: Path) -> bool:

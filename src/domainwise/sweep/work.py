@@ -9,7 +9,7 @@ from typing import Any
 from domainwise.data.domains import Domains
 from domainwise.sweep.claims import Claim, Lost
 from domainwise.sweep.execute import Watch, execute
-from domainwise.sweep.folder import ended
+from domainwise.sweep.folder import served
 from domainwise.sweep.how import How
 from domainwise.trial import Trial
 
@@ -22,7 +22,7 @@ def work(trial: Trial, data: Domains, folder: Path, how: How, watch: Watch) -> d
     path = folder / "trials" / trial.id
     claim = Claim(folder, trial)
     if not claim.take():
-        result = ended(path)
+        result = served(path, trial)
         return {"result": result, "elsewhere": True} if result else {"taken": True}
 
     def listen(trial: Trial, event: dict[str, Any]) -> None:
@@ -30,7 +30,7 @@ def work(trial: Trial, data: Domains, folder: Path, how: How, watch: Watch) -> d
         watch(trial, event)
 
     with claim:
-        if result := ended(path):  # since the driver looked
+        if result := served(path, trial):  # since the driver looked
             return {"result": result, "elsewhere": True}
         watch(trial, {"step": 0})
         with suppress(Lost):

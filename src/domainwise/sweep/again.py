@@ -1,0 +1,45 @@
+"""A trial that has ended, trained once more for averages that it lacks: beside what is there, which it then replaces.
+
+Whatever is read of a trial is so of one and the same run.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from domainwise.sweep.folder import ended
+from domainwise.trial import Trial
+
+AGAIN = "again"
+
+
+def begun(trial: Trial, result: dict[str, Any], folder: Path) -> tuple[Trial, Path]:
+    """The trial with the averages that it has already too, and the folder to train it in."""
+    home = folder / AGAIN
+    home.mkdir(exist_ok=True)
+    names = dict.fromkeys([*trial.averages, *result["averages"]])
+    return replace(trial, average=",".join(names)), home
+
+
+def finish(folder: Path) -> None:
+    """Let what was trained again, if it came to a good end, take the place of what was there.
+
+    In between there is no result, and who comes next goes on with this.
+    """
+    home = folder / AGAIN
+    if (ended(home) or {}).get("status") != "finished":
+        if (ended(folder) or {}).get("status") in (None, "failed"):  # nothing is left that it would be beside
+            shutil.rmtree(home, ignore_errors=True)
+        return
+    (folder / "result.json").unlink(missing_ok=True)
+    fresh = sorted(path for path in home.iterdir() if path.name != "result.json")  # "best" before its averages
+    stale = folder.glob("best-average*") if (home / "best").exists() else ()
+    for path in [*stale, *(folder / one.name for one in fresh if one.is_dir())]:
+        shutil.rmtree(path, ignore_errors=True)
+    for path in fresh:
+        path.replace(folder / path.name)
+    (home / "result.json").replace(folder / "result.json")
+    shutil.rmtree(home, ignore_errors=True)
