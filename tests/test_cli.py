@@ -270,3 +270,13 @@ def test_options_in_groups_are_options_like_any_other() -> None:
 class Shared:
     depth: Annotated[int, typer.Option(help="How deep.")] = 1
     loud: Annotated[bool, typer.Option("--loud")] = False
+
+
+def test_bench_on_a_cpu_says_that_it_takes_long_and_how_far_it_is(domainwise, monkeypatch) -> None:
+    monkeypatch.setattr("domainwise.cli.pace.SECONDS", 0.0)
+    code, _, said = domainwise(
+        "bench", "--algorithms=erm", "--network=resnet10t", "--size=32", "--batch=2", "--updates=1"
+    )
+    assert code == 0
+    assert "on a CPU an update of a backbone takes seconds" in said
+    assert "updates and evaluations: 1 of 17, about" in said

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from typing import Any
 
 from domainwise.errors import InputError, Note
@@ -24,6 +25,8 @@ def main() -> None:
     from domainwise.cli import app
 
     atexit.register(gc.freeze)  # nothing is gained by looking for cycles among ten thousand trials on the way out
+    if isinstance(sys.stdout, TextIOWrapper):  # names on a disk need not be valid Unicode
+        sys.stdout.reconfigure(errors="backslashreplace")
     told = {"-v", "--verbose"} & set(sys.argv[1:])
     try:
         try:

@@ -48,7 +48,7 @@ def _about(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, A
 def _fits(value: object, hint: Any) -> bool:
     origin, inside = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return any(_fits(value, one) for one in inside)
+        return any(_fits(value, one) for one in inside) and not (_of_paths(inside) and _too_long(value))
     if origin is Literal:
         return isinstance(value, str) and value in inside
     if hint in _SIMPLE:
@@ -63,6 +63,16 @@ def _fits(value: object, hint: Any) -> bool:
     return kind is not Sequence or not inside or all(_fits(one, inside[0]) for one in value)  # type: ignore[attr-defined]
 
 
+def _of_paths(hints: tuple[Any, ...]) -> bool:
+    return any(isinstance(kind := get_origin(one) or one, type) and issubclass(kind, os.PathLike) for one in hints)
+
+
+def _too_long(value: object) -> bool:
+    """For a path: no system has longer names."""
+    return isinstance(value, str | os.PathLike) and any(len(part) > LONGEST for part in Path(value).parts)
+
+
+LONGEST = 255
 _SIMPLE: dict[Any, Callable[[Any], bool]] = {
     bool: lambda value: isinstance(value, bool),
     int: lambda value: isinstance(value, Integral) and not isinstance(value, bool),

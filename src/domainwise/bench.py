@@ -50,22 +50,28 @@ class Timing:
     note: str = ""
 
 
-def measure(spec: Spec, setup: Setup) -> Timing:
+WARM = 5  # updates before the first that counts
+Tick = Callable[[int, int], None]
+
+
+def measure(spec: Spec, setup: Setup, tick: Tick = lambda done, total: None) -> Timing:
+    """``tick`` is told how many updates and evaluations are done, and of how many."""
     with torch.random.fork_rng(devices=[]), on_device(setup.device), arithmetic_units(setup.precision):
         torch.manual_seed(0)
         notes: list[str] = []
         algorithm, update = prepared(spec, setup, notes)
         feed = feed_of(setup)
         batches = feed.draw(algorithm.fresh)
+        steps = _Steps(WARM + 3 * (_warming(setup) + setup.updates), tick)
         with _clock(setup.device) as start:
-            for _ in range(5):
-                update(batches)
-        alone = _ms(lambda: update(batches), setup)
+            for _ in range(WARM):
+                steps(lambda: update(batches))
+        alone = _ms(lambda: update(batches), setup, steps)
         memory = torch.cuda.max_memory_allocated() / 2**30 if setup.device != "cpu" else None
-        all_in = _ms(lambda: update(feed.draw(algorithm.fresh)), setup)
+        all_in = _ms(lambda: update(feed.draw(algorithm.fresh)), setup, steps)
         x = batches[0][0] if algorithm.fresh == 1 else batches[0][0][0]
         full = torch.cat([x] * (EVALUATION_BATCH // len(x) + 1))[:EVALUATION_BATCH]  # type: ignore[list-item]
-        evaluation = _ms(lambda: algorithm.predict(full), setup)
+        evaluation = _ms(lambda: algorithm.predict(full), setup, steps)
     images = setup.domains * setup.batch * algorithm.fresh
     return Timing(
         spec.label,
@@ -115,12 +121,28 @@ def feed_of(setup: Setup) -> Feed:
     return Feed(parts, inputs, setup.batch, 0)
 
 
-def _ms(call: Callable[[], Any], setup: Setup) -> float:
-    for _ in range(3 if setup.device == "cpu" else setup.updates):  # pinned memory for all that a host is ahead
+class _Steps:
+    """Calls that are counted."""
+
+    def __init__(self, total: int, tick: Tick) -> None:
+        self.done, self.total, self.tick = 0, total, tick
+
+    def __call__(self, call: Callable[[], Any]) -> None:
         call()
+        self.done += 1
+        self.tick(self.done, self.total)
+
+
+def _warming(setup: Setup) -> int:
+    return 3 if setup.device == "cpu" else setup.updates  # pinned memory for all that a host is ahead
+
+
+def _ms(call: Callable[[], Any], setup: Setup, steps: _Steps) -> float:
+    for _ in range(_warming(setup)):
+        steps(call)
     with _clock(setup.device) as elapsed:
         for _ in range(setup.updates):
-            call()
+            steps(call)
     return 1e3 * elapsed[0] / setup.updates
 
 

@@ -49,6 +49,7 @@ class Settings:
 
 
 MOST = 10**9  # of anything that is counted: more is a slip of the finger
+LONGEST = 1000  # letters of a name or a path
 WIDEST = 16_384  # pixels on a side
 
 
@@ -62,7 +63,7 @@ def number(value: object) -> bool:
 
 
 def _text(value: object) -> bool:
-    return isinstance(value, str) and value.isprintable() and value.strip() == value != ""
+    return isinstance(value, str) and value.isprintable() and value.strip() == value != "" and len(value) <= LONGEST
 
 
 def _one_of_two(value: object) -> bool:

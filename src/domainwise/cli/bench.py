@@ -16,6 +16,11 @@ class BenchFormat(StrEnum):
     json = "json"
 
 
+MOST = 4096
+SLOW = (
+    "on a CPU an update of a backbone takes seconds, and all of this many minutes: --updates 3, or --network small "
+    "--size 64, gives a first answer"
+)
 # Of every column its title and how wide it is.
 _COLUMNS = {"update, ms": 10, "all-in, ms": 10, "images/s": 8, "evaluated/s": 11, "memory, GiB": 11, "start, s": 8}
 
@@ -25,10 +30,10 @@ def bench(
     network: Annotated[
         str, typer.Option(help="small, or a timm backbone; its weights do not matter here.")
     ] = "resnet50",
-    size: Annotated[int, typer.Option(help="Side of what the network sees.")] = 224,
-    batch: Annotated[int, typer.Option(help="Images of each domain in an update.")] = 32,
-    domains: Annotated[int, typer.Option(help="Source domains.")] = 3,
-    updates: Annotated[int, typer.Option(help="Updates to time.")] = 30,
+    size: Annotated[int, typer.Option(min=1, max=MOST, help="Side of what the network sees.")] = 224,
+    batch: Annotated[int, typer.Option(min=1, max=MOST, help="Images of each domain in an update.")] = 32,
+    domains: Annotated[int, typer.Option(min=1, max=MOST, help="Source domains.")] = 3,
+    updates: Annotated[int, typer.Option(min=1, max=MOST, help="Updates to time.")] = 30,
     device: o.Device = "auto",
     precision: o.Precision = None,
     no_compile: o.NoCompile = False,
@@ -45,6 +50,7 @@ def bench(
     from domainwise.algorithms import parse
     from domainwise.bench import Setup, measure, table
     from domainwise.capture import Fast
+    from domainwise.cli.pace import pace
     from domainwise.machine import bearable, cores, device_named
 
     device = device_named(device)
@@ -56,10 +62,13 @@ def bench(
     specs = parse(algorithms)
     name = torch.cuda.get_device_name(device) if device != "cpu" else f"cpu, {torch.get_num_threads()} threads"
     print(f"{name}; torch {torch.__version__}, {setup.precision}", file=sys.stderr)
+    if device == "cpu" and network not in ("small", "mnist"):
+        print(SLOW, file=sys.stderr)
     width, timings = max(len("algorithm"), *(len(spec.label) for spec in specs)), []
     for spec in specs:
         print(f"measuring {spec.label} ...", file=sys.stderr, flush=True)
-        timings.append(measure(spec, setup))
+        with pace("updates and evaluations", quiet=device != "cpu") as tick:  # on a GPU it would be measured too
+            timings.append(measure(spec, setup, tick))
         if format is BenchFormat.table:
             if len(timings) == 1:
                 print(f"{'algorithm':{width}}", *(f"{title:>{wide}}" for title, wide in _COLUMNS.items()), sep="  ")
