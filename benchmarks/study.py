@@ -54,7 +54,10 @@ def command(name: str, data: str, weights: str, out: Path) -> list[str]:
 
 
 def run(name: str, data: str, weights: str, out: Path, seconds: float) -> int:
-    process = subprocess.Popen(command(name, data, weights, out))
+    """Run what is missing of a family; its table is not shown, since nobody looks at half a family."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / f"{name}.log").open("a") as log:
+        process = subprocess.Popen([*command(name, data, weights, out), "-q"], stdout=subprocess.DEVNULL, stderr=log)
     try:
         return process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
