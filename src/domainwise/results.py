@@ -27,7 +27,7 @@ class Outcome:
      "last": the same of the last record, "averages": {"swad": {"selected": ..., "last": ...}, "ma": ...},
      "average": "swad,ma", as asked for,
      "seconds": 3.2, "device": "cpu", "threads": 1,
-     "versions": {"domainwise": "0.1.0", "torch": ..., "python": ..., "numpy": ...},
+     "versions": {"domainwise": "0.1.0", "torch": ..., "python": ..., "numpy": ..., "commit": ...},
      "files": {"records.jsonl": {"sha256": ..., "bytes": ...}, "best/model.safetensors": ...}}
     or, where the file or one of these is not what was written, {"status": "damaged", "message": a sentence, ...}.
     """

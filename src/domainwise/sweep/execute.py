@@ -30,7 +30,7 @@ from domainwise.select import selected, summary, validation
 from domainwise.sweep import again
 from domainwise.sweep.alone import alone, clear_leftovers
 from domainwise.sweep.folder import serves
-from domainwise.sweep.resuming import checkpoints_of, versions
+from domainwise.sweep.resuming import checkpoints_of, versions_and_commit
 from domainwise.trial import Trial
 from domainwise.turns import on_device
 
@@ -239,7 +239,7 @@ def result_of(
         "seconds": seconds,
         "device": device,
         "threads": torch.get_num_threads(),
-        "versions": versions(),
+        "versions": versions_and_commit(),
     }
 
 

@@ -15,6 +15,7 @@ import torch
 
 from domainwise._version import __version__
 from domainwise.checkpoint import Checkpoints
+from domainwise.commit import COMMIT
 from domainwise.keeper import Keeper
 from domainwise.records import Journal
 from domainwise.trial import Trial
@@ -67,6 +68,11 @@ def versions() -> dict[str, str]:
         "numpy": numpy.__version__,
         "python": platform.python_version(),
     }
+
+
+def versions_and_commit() -> dict[str, str]:
+    """No circumstance of a checkpoint: most commits change no number, and those that do come with a version."""
+    return {**versions(), **({"commit": COMMIT} if COMMIT else {})}
 
 
 @cache
