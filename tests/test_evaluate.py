@@ -126,6 +126,16 @@ def test_the_worst_domain_is_named_with_its_value() -> None:
     assert counts.worst(parts, "macro_f1")[1] == min(counts.macro_f1(part["confusion"]) for part in parts.values())
 
 
+def test_what_is_tested_on_all_of_a_target_is_measured_on_all_of_it() -> None:
+    parts = {name: Made(40 * (at + 1)).evaluated(counts=True) for at, name in enumerate(["main", "holdout"])}
+    assert counts.tested(parts, "main") is parts["main"]
+    whole = counts.tested(parts, "all")
+    assert whole["accuracy"] == pytest.approx(counts.accuracy(whole["confusion"]))
+    assert whole["count"] == np.sum(whole["confusion"]) == sum(whole["calibration"]["count"])
+    both = np.add(parts["main"]["confusion"], parts["holdout"]["confusion"])
+    assert counts.measures(whole)["macro_f1"] == counts.macro_f1(both)
+
+
 def test_the_device_is_waited_for_once_however_many_batches(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: Counter[str] = Counter()
     for name in ("item", "cpu", "numpy", "__bool__", "__float__", "__int__", "nonzero"):

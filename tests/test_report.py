@@ -68,8 +68,19 @@ class Elements(HTMLParser):
 
 def test_a_clear_winner_is_named_with_numbers_and_errors(study: Study) -> None:
     add_seeds(study, erm=[0.69, 0.70, 0.71], arith=[0.79, 0.80, 0.81])
-    assert "arith is best on target 75: 80.0 against 70.0 for erm (standard errors 0.5 and 0.5)." in said(study)
-    assert "The difference of 10.0 is more than twice its own standard error of 0.7." in said(study)
+    assert "arith is best on target 75: 80.0 against 70.0 for erm (standard errors 0.6 and 0.6)." in said(study)
+    assert (
+        "The difference of 10.0 is more than the errors explain: it is 12.2 times its own standard error of 0.8, and "
+        "with 3 seeds it takes 4.3 times to tell two algorithms apart."
+    ) in said(study)
+
+
+def test_two_seeds_take_far_more_than_twice_the_standard_error(study: Study) -> None:
+    add_seeds(study, erm=[0.69, 0.71], arith=[0.79, 0.81])
+    assert (
+        "is within the errors: it is 7.1 times its own standard error of 1.4, and with 2 seeds it takes 12.7"
+        in said(study)
+    )
 
 
 def test_a_difference_within_the_errors_is_called_that(study: Study) -> None:

@@ -16,7 +16,7 @@ from domainwise.report.document import render
 from domainwise.report.figures import CURVES, legible
 from domainwise.report.grid import Grid, arrange
 from domainwise.report.measures import measured
-from domainwise.report.tables import accuracy_table
+from domainwise.report.tables import accuracy_table, frame
 from domainwise.report.tallies import Tallies, class_names, tallies
 from domainwise.results import variants
 
@@ -91,11 +91,26 @@ def test_a_reliability_diagram_has_its_dot_where_confidence_and_accuracy_meet(st
     assert float(dot.get("cy", 0)) == pytest.approx((1 - 44 / 50) * calibration.HEIGHT, abs=0.1)
 
 
-def test_measures_are_means_over_trials_with_the_domain_most_often_the_worst(study: Study) -> None:
+def test_measures_are_means_over_seeds_then_targets_and_the_worst_domain_is_an_unseen_one(study: Study) -> None:
     grid, _ = arranged(study)
     (row,) = measured(grid)
     assert row.values[1] == pytest.approx((0.75 + 0.95) / 2)  # balanced accuracy
-    assert (row.values[4], row.worst, row.often) == (0.25, "15", "2 of 2")
+    assert (row.worst, row.values[4], row.often) == ("75", pytest.approx(row.values[0]), "")
+
+
+def test_the_worst_unseen_domain_is_the_lowest_column_of_the_table(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    for seed, (first, second) in enumerate([(0.3, 0.5), (0.4, 0.35), (0.2, 0.6)]):
+        study.add("erm", first, ("15",), seed, validation=0.1).add("erm", second, ("75",), seed, validation=0.1)
+    study.add("arith", 0.9, ("15",), 0)
+    count(study, *[[[5, 5], [0, 10]]] * 7)
+    rows = {row.algorithm: row for row in measured(arranged(study)[0])}
+    assert rows["erm"].values[4] == pytest.approx(0.3)
+    assert (rows["erm"].worst, rows["erm"].often) == ("15", "in 2 of 3 seeds")
+    assert (rows["arith"].values[0], rows["arith"].worst) == (None, "15")  # nothing is known of the other target
+    frames = frame(study.outcomes)
+    assert set(frames["worst_domain"]) == {"15", "75"}
+    assert frames["worst_accuracy"].tolist() == frames["target_accuracy"].tolist()
 
 
 def test_an_averaged_model_has_its_own_counts(tmp_path: Path) -> None:

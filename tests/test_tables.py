@@ -40,15 +40,16 @@ def test_the_baseline_comes_first_and_numbers_in_names_count_as_numbers(study: S
     assert table.columns == ("9", "15", "105", "Avg", "validation")
 
 
-def test_a_cell_is_the_mean_over_seeds_and_the_population_standard_error(study: Study) -> None:
+def test_a_cell_is_the_mean_over_seeds_and_the_sample_standard_error(study: Study) -> None:
     accuracies = [0.70, 0.72, 0.77]
     add_seeds(study, "erm", accuracies)
     table = accuracy_table(study.outcomes)
     found = cell(table, "erm", "75")
     assert found.mean == pytest.approx(np.mean(accuracies))
-    assert found.error == pytest.approx(np.std(accuracies) / np.sqrt(3))
-    assert found.text == "73.0 ± 1.7"
-    assert "± is the standard error over 3 seeds" in table.caption
+    assert found.error == pytest.approx(np.std(accuracies, ddof=1) / np.sqrt(3))
+    assert found.text == "73.0 ± 2.1"
+    assert "± is the standard error over 3 seeds (of a sample, n - 1)" in table.caption
+    assert "a 95 % interval reaches 4.3 times as far" in table.caption
 
 
 def test_one_seed_has_no_error_and_the_caption_says_why(study: Study) -> None:
@@ -64,13 +65,13 @@ def test_the_average_takes_unrounded_means_and_the_seeds_every_target_has(study:
     average = cell(accuracy_table(study.outcomes), "erm", "Avg")
     assert average.mean == pytest.approx((np.mean([0.6004, 0.7004, 0.9]) + 0.6504) / 2)
     assert average.values == pytest.approx({0: 0.5504, 1: 0.7504})
-    assert average.error == pytest.approx(np.std([0.5504, 0.7504]) / np.sqrt(2))
+    assert average.error == pytest.approx(np.std([0.5504, 0.7504], ddof=1) / np.sqrt(2))
 
 
 def test_a_cell_with_fewer_seeds_than_others_says_so(study: Study) -> None:
     add_seeds(study, "erm", [0.6, 0.7, 0.8])
     add_seeds(study, "arith", [0.7, 0.7])
-    assert cell(accuracy_table(study.outcomes), "arith", "75").text == "70.0 ± 0.0 (2 seeds)"
+    assert cell(accuracy_table(study.outcomes), "arith", "75").text == "70.0 ± <0.1 (2 seeds)"
 
 
 def test_diverged_failed_and_missing_cells_are_named_and_leave_no_average(study: Study) -> None:
@@ -88,8 +89,8 @@ def test_diverged_failed_and_missing_cells_are_named_and_leave_no_average(study:
 def test_seeds_that_diverged_are_left_out_of_the_mean_and_counted(study: Study) -> None:
     study.add(accuracy=0.6, seed=0).add(accuracy=0.8, seed=1).add(seed=2, status="diverged", ended=120)
     table = accuracy_table(study.outcomes)
-    assert cell(table, "erm", "75").text == "70.0 ± 7.1 (1 of 3 diverged at 120)"
-    assert cell(table, "erm", "Avg").text == "70.0 ± 7.1 (without 1 of 3 trials)"
+    assert cell(table, "erm", "75").text == "70.0 ± 10.0 (1 of 3 diverged at 120)"
+    assert cell(table, "erm", "Avg").text == "70.0 ± 10.0 (without 1 of 3 trials)"
 
 
 def test_an_accuracy_reached_before_diverging_does_not_count(study: Study) -> None:

@@ -52,6 +52,19 @@ def measures(part: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
+def tested(parts: Mapping[str, Mapping[str, Any]], test: str) -> Mapping[str, Any]:
+    """What a target is tested on: its "main" part, or "all" of it, its parts as one."""
+    if test == "main":
+        return parts["main"]
+    found = list(parts.values())
+    count = sum(part["count"] for part in found)
+    whole = {key: sum(part[key] * part["count"] for part in found) / count for key in ("accuracy", "loss")}
+    if any("confusion" not in part for part in found):
+        return {**whole, "count": count}
+    bins = {key: np.sum([part["calibration"][key] for part in found], 0) for key in found[0]["calibration"]}
+    return {**whole, "count": count, "confusion": np.sum([part["confusion"] for part in found], 0), "calibration": bins}
+
+
 def worst(parts: Mapping[str, Mapping[str, Any]], measure: str = "accuracy") -> tuple[str, float]:
     """The domain with the lowest value of a measure that is better the larger it is, and that value."""
     values = {name: measures(part)[measure] for name, part in parts.items()}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class Error(StrEnum):
     standard_error = "standard-error"
     deviation = "deviation"
+    domainbed = "domainbed"
 
 
 @grouped
@@ -46,9 +47,9 @@ def reproduce(
     ] = None,
     seeds: o.Seeds = "3",
     per_domain: Annotated[bool, typer.Option("--per-domain", help="Tables 1 and 4 with a column per domain.")] = False,
-    error: Annotated[Error, typer.Option(help="What ± is: as DomainBed prints it, or as the paper says.")] = (
-        Error.standard_error
-    ),
+    error: Annotated[
+        Error, typer.Option(help="What ± is; domainbed: of the population, as published tables have it.")
+    ] = (Error.standard_error),
     preset: Annotated[
         str | None, typer.Option(metavar="NAME", help="That of each table if none is given; quick for other data.")
     ] = None,

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from domainwise.domainbed.tables import Cell, Table
 from domainwise.select import rule
 
+ERROR = "± is DomainBed's: the population standard deviation over the root of the number of trials."
+
 
 def as_text(tables: Sequence[Table], records: int) -> str:
     """To the letter what collect_results prints of what it knows by name, so that ``diff`` finds nothing."""
@@ -33,12 +35,12 @@ def as_markdown(tables: Sequence[Table], records: int) -> str:
         rows = [["Algorithm", *table.columns], ["---"] + ["---:"] * len(table.columns)]
         rows += [[name, *_texts(cells, "±")] for name, cells in table.rows.items()]
         lines += [f"**{table.title}**", "", *("| " + " | ".join(row) + " |" for row in rows), ""]
-    return "\n".join([*lines, f"{records} records."]) + "\n"
+    return "\n".join([*lines, f"{records} records. {ERROR}"]) + "\n"
 
 
 def as_latex(tables: Sequence[Table], records: int) -> str:
     r"""Tables for ``\input``; they need the package booktabs."""
-    lines = [f"% {records} records"]
+    lines = [f"% {records} records. {ERROR}"]
     for table in tables:
         rows = [[name, *_texts(cells, r"$\pm$")] for name, cells in table.rows.items()]
         lines += ["", f"% {table.title}", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}", r"\toprule"]
@@ -76,7 +78,7 @@ def as_json(tables: Sequence[Table], records: int) -> str:
         }
         for table in tables
     ]
-    return json.dumps({"records": records, "tables": content}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({"records": records, "error": ERROR, "tables": content}, indent=1, ensure_ascii=False) + "\n"
 
 
 def _plain(cell: Cell) -> dict[str, float | None]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
-from statistics import fmean, pstdev
+from statistics import fmean, pstdev, stdev
 from typing import Any
 
 from domainwise.paper.columns import Column, Place
 from domainwise.paper.rows import Row, belongs
 from domainwise.report.grid import accuracy
+from domainwise.report.spread import standard_error
 from domainwise.report.tables import Cell
 from domainwise.results import Outcome
 from domainwise.select import target_accuracy
@@ -20,8 +21,9 @@ VIEWS = {
     "late": "mean over the evaluations of the last two thirds of training",
 }
 ERRORS = {
-    "standard-error": "the population standard deviation over the root of the number of seeds, as DomainBed prints it",
-    "deviation": "the population standard deviation over seeds, which is what the paper says of its own",
+    "standard-error": "the standard error",
+    "deviation": "the standard deviation",
+    "domainbed": "the population standard deviation over the root of their number, as DomainBed prints it,",
 }
 Score = Mapping[str, float | None]  # by view; None for a trial that came to no good end
 Scores = Mapping[Place, Mapping[int, Score]]  # by seed
@@ -74,9 +76,9 @@ def _values(by_seed: Mapping[int, Score], view: str) -> dict[int, float]:
 
 
 def _error(values: Sequence[float], kind: str) -> float | None:
-    if len(values) < 2:
-        return None
-    return pstdev(values) / (sqrt(len(values)) if kind == "standard-error" else 1)
+    if len(values) < 2 or kind == "standard-error":
+        return standard_error(values)
+    return pstdev(values) / sqrt(len(values)) if kind == "domainbed" else stdev(values)
 
 
 def _lost(lost: int, trials: int) -> str:

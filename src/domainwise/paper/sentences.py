@@ -46,7 +46,7 @@ def claims(found: Section) -> Table:
         Row(f"{column}: {better} above {worse}", (_printed(views), *(_gap(views.get(view)) for view in VIEWS)))
         for (column, better, worse), views in groups.items()
     ]
-    return Table(("paper", *VIEWS), tuple(rows), " ".join([TEST, *_too_few(found)]), "claim")
+    return Table(("paper", *VIEWS), tuple(rows), " ".join([TEST, *_too_few(found), *_together(found)]), "claim")
 
 
 def _printed(views: dict[str, Claim]) -> Cell:
@@ -63,3 +63,14 @@ def _gap(claim: Claim | None) -> Cell:
 def _too_few(found: Section) -> list[str]:
     few = {claim.difference.n: claim.difference.least for claim in found.tested() if claim.difference.least > LEVEL}
     return [f"{n} pair{'s' * (n > 1)} can never give a p below {least:.2g}." for n, least in sorted(few.items())]
+
+
+def _together(found: Section) -> list[str]:
+    """Of many tests one comes out small by chance."""
+    values = [claim.difference.p for claim in found.tested()]
+    if len(values) < 2:
+        return []
+    least, many = min(values), len(values)
+    return [
+        f"Of these {many} tests the smallest p is {least:.2g}; after Holm's correction {min(1.0, many * least):.2g}."
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from domainwise.paper.measured import ERRORS, VIEWS, Scores, cell, paired, score
 from domainwise.paper.orderings import Ordering, ordering
 from domainwise.paper.rows import Row, Wish
 from domainwise.paper.significance import Difference, sign_flips
+from domainwise.report.spread import about_errors
 from domainwise.report.tables import Cell, Row as Line, Table, marked
 from domainwise.results import Outcome
 
@@ -139,7 +140,7 @@ def checkpoints(found: Section) -> Table:
                 columns[f"{column.key}, paper"] = marked([_printed(entry.row, column.key) for entry in found.entries])
             for view in VIEWS:
                 columns[f"{column.title} {view}"] = marked([entry.cells[view][at] for entry in found.entries])
-    said = f"{'; '.join(f'{view}: {about}' for view, about in VIEWS.items())}."
+    said = f"{'; '.join(f'{view}: {about}' for view, about in VIEWS.items())}.{_errors(found, VIEWS)}"
     averaged = any(entry.row.average for entry in found.entries)
     return _table(found, columns, said + " An average of weights is one model, so it has no late mean." * averaged)
 
@@ -169,14 +170,16 @@ def signed(fraction: float) -> str:
 
 
 def caption(found: Section, view: str) -> str:
-    said = [f"Accuracy in percent on domains not trained on, {VIEWS[view]}."]
-    seeds = max((one.n for entry in found.entries for one in entry.cells[view]), default=0)
-    if seeds > 1:
-        said.append(f"± is {ERRORS[found.error]} ({seeds} seeds).")
-    elif seeds:
-        said.append("One seed each, hence no errors.")
+    said = [f"Accuracy in percent on domains not trained on, {VIEWS[view]}.{_errors(found, [view])}"]
     if view == "selected" and any(column.key and column.run and column.comparable for column in found.columns):
         said.append("In brackets the difference to the paper.")
     if idle := [column.key for column in found.columns if not column.run]:
         said.append(f"Not run: {', '.join(idle)}; the paper's numbers alone.")
     return " ".join(said)
+
+
+def _errors(found: Section, views: Iterable[str]) -> str:
+    seeds = max((one.n for entry in found.entries for view in views for one in entry.cells[view]), default=0)
+    if seeds > 1 and found.error == "domainbed":
+        return f" ± is {ERRORS[found.error]} over {seeds} seeds."
+    return f" {about_errors(seeds, ERRORS[found.error])}" if seeds else ""

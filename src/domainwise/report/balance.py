@@ -18,8 +18,8 @@ from domainwise.report import courses
 from domainwise.report.figures import CURVES, Style, styles
 from domainwise.report.grid import Grid, accuracy
 from domainwise.report.paired import sentences
+from domainwise.report.spread import standard_error
 from domainwise.report.svg import Panel
-from domainwise.report.tables import standard_error
 
 FILE = "balance.json"
 COLUMNS = {

@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from domainwise.report.figures import BANDS, styles
+from domainwise.report.spread import standard_error
 from domainwise.report.svg import Panel, panel
-from domainwise.report.tables import standard_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,8 +14,9 @@ from domainwise.report import balance, calibration, classes, facts, figures, tur
 from domainwise.report.grid import Grid, arrange, most_seeds, sample
 from domainwise.report.headline import headline
 from domainwise.report.measures import COLUMNS, measured
+from domainwise.report.spread import percent
 from domainwise.report.surfaces import surfaces
-from domainwise.report.tables import Table, percent, table_of
+from domainwise.report.tables import Table, table_of
 from domainwise.report.tallies import class_names, tallies
 from domainwise.results import Outcome
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import hypot
 
-from domainwise.report.tables import Cell, Table, percent
+from domainwise.report.spread import error_text, percent, reach
+from domainwise.report.tables import Cell, Table
 
 Standing = tuple[str, Cell, float]  # algorithm, its average, the mean of it
 
@@ -26,12 +27,12 @@ def _result(whole: list[Standing], where: str) -> list[str]:
         return ["No algorithm finished every trial on every target, so none can be called best."]
     (name, cell, mean), *others = whole
     if not others:
-        error = "" if cell.error is None else f" (standard error {percent(cell.error)})"
+        error = "" if cell.error is None else f" (standard error {cell.spread})"
         return [f"{name} reaches {percent(mean)} {where}{error}."]
     second, other, less = others[0]
     errors = ""
     if cell.error is not None and other.error is not None:
-        errors = f" (standard errors {percent(cell.error)} and {percent(other.error)})"
+        errors = f" (standard errors {cell.spread} and {other.spread})"
     if percent(mean) == percent(less):
         return [f"{name} and {second} come out the same {where}: {percent(mean)}{errors}."]
     found = f"{name} is best {where}: {percent(mean)} against {percent(less)} for {second}{errors}."
@@ -42,12 +43,14 @@ def _doubt(best: Cell, second: Cell, difference: float) -> str:
     if best.error is None or second.error is None:
         return "With a single seed, nothing tells how much of the difference is chance."
     error = hypot(best.error, second.error)  # of the difference of two independent means
-    if difference < 2 * error:
-        return (
-            f"The difference of {percent(difference)} is within the errors, less than twice its own standard error "
-            f"of {percent(error)}: these seeds do not tell the two apart."
-        )
-    return f"The difference of {percent(difference)} is more than twice its own standard error of {percent(error)}."
+    seeds = min(best.n, second.n)
+    if not error:
+        return f"The difference of {percent(difference)} is the same with each of {seeds} seeds."
+    own = f"{difference / error:.1f} times its own standard error of {error_text(error)}"
+    takes = f"with {seeds} seeds it takes {reach(seeds):.1f} times to tell two algorithms apart"
+    if difference < reach(seeds) * error:
+        return f"The difference of {percent(difference)} is within the errors: it is {own}, and {takes}."
+    return f"The difference of {percent(difference)} is more than the errors explain: it is {own}, and {takes}."
 
 
 def _baseline(whole: list[Standing]) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from domainwise.errors import InputError, closest
 from domainwise.report import formats
 from domainwise.report.grid import Grid, Group, accuracy, arrange, label, losses, most_seeds, tabled, target
+from domainwise.report.spread import about_errors, error_text, percent, standard_error
 from domainwise.results import Outcome
 
 if TYPE_CHECKING:
@@ -34,7 +34,11 @@ class Cell:
     def number(self) -> str:
         if self.mean is None:
             return ""
-        return percent(self.mean) + ("" if self.error is None else f" ± {percent(self.error)}")
+        return percent(self.mean) + (f" ± {self.spread}" if self.spread else "")
+
+    @property
+    def spread(self) -> str:
+        return "" if self.error is None else error_text(self.error)
 
     @property
     def text(self) -> str:
@@ -83,10 +87,6 @@ class Table:
         return formats.as_rich(self)
 
 
-def percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f}"
-
-
 def accuracy_table(outcomes: Sequence[Outcome]) -> Table:
     """Mean target accuracy of every algorithm on every target, with the standard error over seeds."""
     return table_of(arrange(outcomes), outcomes)
@@ -116,11 +116,6 @@ def _cell(group: Group, seeds: int) -> Cell:
         note=losses(group) or fewer,
         lost=len(group) - len(values),
     )
-
-
-def standard_error(values: Sequence[float]) -> float | None:
-    """Population standard deviation over the root of the count, as published tables of this field have it."""
-    return pstdev(values) / sqrt(len(values)) if len(values) > 1 else None
 
 
 def _average(cells: Sequence[Cell]) -> Cell:
@@ -173,7 +168,7 @@ def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid, how: 
     groups = [group for groups in grid.values() for group in groups.values()]
     said = [f"Accuracy in percent on the target domain, {how}."]
     if most:
-        said.append(f"± is the standard error over {most} seeds." if most > 1 else "One seed each, hence no errors.")
+        said.append(about_errors(most))
     if any(cell.lost for row in rows for cell in row.cells):
         said.append("Seeds that diverged or failed are left out, and what they leave behind is never marked as best.")
     trials = tabled(outcomes)
@@ -189,13 +184,19 @@ def frame(outcomes: Sequence[Outcome]) -> pd.DataFrame:
     import pandas as pd
 
     columns = ["id", "data", "algorithm", "targets", "seed", "status", "message", "step", "validation_accuracy"]
-    columns += ["target_accuracy", "last_target_accuracy", *MEASURES, "seconds"]
+    columns += ["target_accuracy", "last_target_accuracy", *MEASURES, "worst_domain", "worst_accuracy", "seconds"]
     names = sorted({name for outcome in outcomes for name in outcome.trial.hyperparameters})
     ordered = sorted(outcomes, key=lambda one: (label(one.trial), one.trial.targets, one.trial.seed, one.trial.id))
     return pd.DataFrame([_flat(outcome) for outcome in ordered], columns=columns + [f"hyper.{name}" for name in names])
 
 
-MEASURES = ("balanced_accuracy", "macro_f1", "calibration_error", "worst_domain", "worst_accuracy")
+MEASURES = ("balanced_accuracy", "macro_f1", "calibration_error")
+
+
+def _worst(unseen: Mapping[str, float]) -> dict[str, object]:
+    """Of the domains that a trial held out."""
+    name = min(unseen, key=lambda domain: unseen[domain], default=None)
+    return {"worst_domain": name, "worst_accuracy": None if name is None else unseen[name]}
 
 
 def _flat(outcome: Outcome) -> dict[str, object]:
@@ -214,6 +215,7 @@ def _flat(outcome: Outcome) -> dict[str, object]:
         "target_accuracy": selected.get("target"),
         "last_target_accuracy": last.get("target"),
         **{name: selected.get("measures", {}).get(name) for name in MEASURES},
+        **_worst(selected.get("targets") or {}),
         "seconds": result.get("seconds"),
         **{f"hyper.{name}": value for name, value in trial.used.items()},
     }

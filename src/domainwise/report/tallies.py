@@ -23,7 +23,7 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Over the targets' main parts. ``confusion[i, j]``: images of class i that were taken for class j."""
+    """Over what the targets were tested on. ``confusion[i, j]``: images of class i that were taken for class j."""
 
     confusion: Numbers  # (classes, classes)
     bins: Numbers  # (3, bins): images in each bin of confidence, the sum of their confidences, how many were right
@@ -65,7 +65,8 @@ def _tally(outcome: Outcome, files: dict[Path, dict[str, Any]]) -> Tally | None:
     domains: dict[str, Any] = counts.get(outcome.average or "model", {})
     if accuracy(outcome) is None:
         return None
-    parts = [domains[name]["main"] for name in outcome.trial.targets if name in domains]
+    held = [domains[name] for name in outcome.trial.targets if name in domains]
+    parts = [one[part] for one in held for part in (one if outcome.trial.test == "all" else ("main",))]
     found = [_of_part(part) for part in parts if "confusion" in part]
     return sum(found[1:], found[0]) if found else None
 

@@ -16,7 +16,7 @@ import torch
 
 from domainwise.capture import Fast
 from domainwise.checkpoint import Stopped, listening, remove, saved
-from domainwise.counts import measures, worst
+from domainwise.counts import measures, tested, worst
 from domainwise.course import Diverged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
@@ -265,11 +265,11 @@ def _numbers(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _measures(trial: Trial, record: Record) -> dict[str, Any]:
-    """Beside accuracy, on the main part of the targets; and the domain that does worst, a source by its hold-out."""
+    """Beside accuracy, means over the targets; and the target that does worst, or where none is held out the source."""
     domains = record["domains"]
-    found = [measures(domains[name]["main"]) for name in trial.targets]
-    seen = {name: parts["main" if name in trial.targets else "holdout"] for name, parts in domains.items()}
-    name, accuracy = worst(seen)
+    unseen = {name: tested(domains[name], trial.test) for name in trial.targets}
+    found = [measures(part) for part in unseen.values()]
+    name, accuracy = worst(unseen or {name: parts["holdout"] for name, parts in domains.items()})
     keys = [key for key in found[0] if key not in ("accuracy", "loss")] if found else []
     means = {key: fmean(one[key] for one in found) for key in keys}
     return {**means, "worst_domain": name, "worst_accuracy": accuracy}
