@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_page_has_every_view_per_target_and_where_it_is_from(folder: Path) -> None:
     page = MADE["page"](folder)
     assert "| Arith | 82.0 ± <0.1 | 82.0 ± <0.1 | 82.0 ± <0.1 | 82.0 ± <0.1 |" in page.replace("_", "").replace("*", "")
-    assert "| Arith | 77.0 ± 0.0 |" in page.replace("_", "").replace("*", "")  # at the last evaluation
+    assert "| Arith | 77.0 ± <0.1 |" in page.replace("_", "").replace("*", "")  # at the last evaluation
     assert "| PACS: Arith above ERM | +1.8 | +2.0 (n = 8, p = 0.0078) |" in page
     assert "| Date | 2026-01-02 |" in page
     assert "| Device | a fast one |" in page
