@@ -9,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam
+from torch.utils.checkpoint import checkpoint
 
 from domainwise import InputError, MetaOptimizer
 
@@ -136,3 +138,85 @@ def test_the_state_of_a_plain_optimizer_is_a_sentence(problem):
     outer = SGD(task.net.parameters())
     with pytest.raises(InputError, match="no state of a MetaOptimizer: it has no inner and no order and no outer"):
         MetaOptimizer(outer, inner_lr=0.1).load_state_dict(outer.state_dict())
+
+
+def test_a_step_that_a_framework_would_skip_is_a_sentence_before_the_walk(problem):
+    task = problem()
+    outer = Wrapped(SGD(task.net.parameters()))
+    outer.gradient_state = SimpleNamespace(sync_gradients=False)
+    meta = MetaOptimizer(outer, inner_lr=0.1)
+    with pytest.raises(InputError, match="the walk would be lost: leave accumulation out"):
+        meta.step(lambda batch: pytest.fail("nothing may run"), task.legs)
+    outer.gradient_state.sync_gradients = True
+    meta.step(task.loss, task.legs)
+
+
+@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode])
+def test_a_loss_without_a_gradient_is_a_sentence_and_changes_nothing(problem, around):
+    task = problem()
+    meta, before = MetaOptimizer(SGD(task.net.parameters()), inner_lr=0.1), problem().vector()
+    with around(), pytest.raises(InputError, match=r"no gradient: is there a torch\.no_grad"):
+        meta.step(task.loss, task.legs)
+    with pytest.raises(InputError, match=r"a detach in the loss"):
+        meta.step(lambda batch: task.loss(batch).detach(), task.legs)
+    assert torch.equal(task.vector(), before)
+
+
+def test_legs_by_name_are_a_sentence(problem):
+    task = problem()
+    with pytest.raises(InputError, match="legs must be a sequence, one per domain, got a mapping"):
+        MetaOptimizer(SGD(task.net.parameters()), inner_lr=0.1).step(task.loss, dict(enumerate(task.legs)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_walk_in_parameters_too_coarse_for_its_steps_says_so(problem, dtype):
+    task = problem(dtype=dtype)
+    task.loss = lambda batch: cross_entropy(task.net(batch[0]).float(), batch[1])
+    with pytest.warns(UserWarning, match=f"rounded away in {dtype} parameters: keep parameters in float32"):
+        MetaOptimizer(SGD(task.net.parameters()), inner_lr=0.1).step(task.loss, task.legs)
+    MetaOptimizer(SGD(task.net.parameters()), inner_lr=0).step(task.loss, task.legs)  # stays where it is: no word
+
+
+def walked(task, loss):
+    torch.manual_seed(0)
+    meta = MetaOptimizer(SGD(task.net.parameters(), lr=0.1), inner_lr=0.1)
+    for _ in range(2):
+        meta.step(loss, task.legs)
+    return task.vector()
+
+
+def test_checkpointed_layers_walk_as_they_are(problem):
+    plain, saving = problem(), problem()
+    through = partial(checkpoint, saving.net, use_reentrant=False)
+    found = walked(saving, lambda batch: cross_entropy(through(batch[0]), batch[1]))
+    assert torch.equal(found, walked(plain, plain.loss))
+
+
+@pytest.mark.slow
+def test_a_compiled_module_walks_as_it_is(problem):
+    plain, compiled = problem(), problem()
+    fast = torch.compile(compiled.net, backend="aot_eager")
+    found = walked(compiled, lambda batch: cross_entropy(fast(batch[0]), batch[1]))
+    torch.testing.assert_close(found, walked(plain, plain.loss), rtol=0, atol=1e-12)
+
+
+def test_what_was_accumulated_before_a_round_or_between_two_is_replaced(problem):
+    task, plain = problem(), problem()
+    meta, other = (MetaOptimizer(SGD(t.net.parameters(), lr=0.1), inner_lr=0.1, shuffle=False) for t in (task, plain))
+    task.loss(task.legs[0]).backward()
+    meta.gradient(task.loss, task.legs[:1])
+    meta.step(task.loss, task.legs)
+    other.step(plain.loss, plain.legs)
+    assert torch.equal(task.vector(), plain.vector())
+
+
+def test_a_tied_weight_is_walked_once(problem):
+    tied = problem()
+    first, squash, last = tied.net
+    tied.net = torch.nn.Sequential(first, squash, torch.nn.Linear(5, 4).double(), first, last)
+    models, gradients = tied.walked(0.1, [[leg] for leg in tied.legs])
+    meta = MetaOptimizer(SGD(tied.net.parameters()), inner_lr=0.1, shuffle=False)
+    meta.gradient(tied.loss, tied.legs)
+    expected = sum(w * g for w, g in zip((1 / 2, 1 / 3, 1 / 6), gradients, strict=True))
+    torch.testing.assert_close(tied.grad(), expected, rtol=1e-10, atol=1e-12)
+    assert torch.equal(tied.vector(), models[0])

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from domainwise.combine import Combine, arithmetic
 from domainwise.errors import InputError
 from domainwise.ranks import ALONE, Alone, Ranks, several
-from domainwise.refusals import NO_FP16, check_outer, check_parameters, check_settings, one_number, refuse_scalers
+from domainwise.refusals import NO_FP16, check_outer, check_parameters, check_round, check_settings, one_number
 from domainwise.walk import Buffers, Descent, Gradients, Rewind, Stateful, laid_out, total_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class MetaOptimizer:
 
         Returns the loss met on arriving at each leg, in the order the legs were given, on their device.
         """
-        refuse_scalers(self.outer)
+        check_round(self.outer, legs)
         with self._company() as ranks, self._order_kept_on_error():
             legs = self._deal(legs)
             drawn = self.order(len(legs))
@@ -213,7 +213,7 @@ class MetaOptimizer:
 
     def _walking(self) -> list[nn.Parameter]:
         params = [p for p in self._held() if p.requires_grad]
-        check_parameters(params)
+        check_parameters(params, moves=self.inner_lr != 0)
         return params
 
     def _inner(self) -> Optimizer | None:

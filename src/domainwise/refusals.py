@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -27,10 +28,20 @@ class NoScaling:
         raise InputError(NO_FP16)
 
 
-def refuse_scalers(outer: Optimizer) -> None:
-    """Let ``scaler.step(meta.outer)`` be a sentence, after a walk that a scaler must have nothing to do with."""
+def check_round(outer: Optimizer, legs: object) -> None:
+    """Before a walk: nothing may keep its result from the outer optimizer's step, or scale it.
+
+    From now on ``scaler.step(meta.outer)`` is a sentence.
+    """
     for optimizer in _inside(outer):
         optimizer._step_supports_amp_scaling = NoScaling()
+        if not getattr(getattr(optimizer, "gradient_state", None), "sync_gradients", True):
+            raise InputError(
+                f"{type(optimizer).__name__} would skip this step to accumulate gradients, and the walk would be lost: "
+                "leave accumulation out, and give the walk more legs or inner_steps"
+            )
+    if isinstance(legs, Mapping):
+        raise InputError("legs must be a sequence, one per domain, got a mapping: give its values()")
 
 
 def _inside(outer: Any) -> list[Any]:
@@ -63,16 +74,16 @@ def check_outer(outer: Any) -> None:
 
 
 def check_settings(
-    inner_lr: float, inner_steps: int, inner: object, module: object, buffers: str, sync: str, size: object
+    inner_lr: Any, inner_steps: Any, inner: object, module: object, buffers: str, sync: str, size: object
 ) -> None:
-    if not (math.isfinite(inner_lr) and inner_lr >= 0):
-        raise InputError(f"inner_lr must be a number from 0 up, got {inner_lr}")
+    if not (isinstance(inner_lr, Real | Tensor) and 0 <= float(inner_lr) < math.inf):
+        raise InputError(f"inner_lr must be a number from 0 up, got {inner_lr!r}")
     if isinstance(inner, Optimizer):
         raise InputError("inner must be a function that makes an optimizer (torch.optim.Adam), not an optimizer")
     if inner is not None and inner_lr == 0:
         raise InputError("inner_lr is 0, so the inner optimizer would never move: leave `inner` out, or give it a rate")
-    if inner_steps < 1:
-        raise InputError(f"inner_steps must be 1 or more, got {inner_steps}")
+    if not isinstance(inner_steps, int) or inner_steps < 1:
+        raise InputError(f"inner_steps must be a whole number from 1 up, got {inner_steps!r}")
     if buffers not in ("end", "start", "mean"):
         raise InputError(f'buffers must be "end", "start" or "mean", got {buffers!r}')
     if buffers != "end" and module is None:
@@ -83,7 +94,7 @@ def check_settings(
         raise InputError(f"size must be a function from a batch to its number of samples, got {size!r}")
 
 
-def check_parameters(params: Sequence[nn.Parameter]) -> None:
+def check_parameters(params: Sequence[nn.Parameter], moves: bool) -> None:
     """Look at what is about to walk."""
     if not params:
         raise InputError("no parameter of the outer optimizer requires a gradient: there is nothing to train")
@@ -98,11 +109,17 @@ def check_parameters(params: Sequence[nn.Parameter]) -> None:
             "parameters that are spread over ranks (FSDP, DTensor) cannot walk: keep a whole network on every rank, "
             "plain or in DistributedDataParallel"
         )
+    if moves and (short := next((p.dtype for p in params if p.dtype in (torch.bfloat16, torch.float16)), None)):
+        warnings.warn(
+            f"the small steps of a walk are rounded away in {short} parameters: "
+            "keep parameters in float32, and compute in bfloat16 by autocast",
+            stacklevel=5,
+        )
     if any(p._post_accumulate_grad_hooks for p in params):
         warnings.warn(
             "a walk never runs the hooks of register_post_accumulate_grad_hook: it asks for gradients instead of "
             "accumulating them. Put what they do between gradient() and outer.step()",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -111,4 +128,9 @@ def one_number(value: object) -> Tensor:
     if not isinstance(value, Tensor) or value.dim() != 0:
         got = f"one of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise InputError(f"the loss of a batch must be a tensor with a single number, got {got}")
+    if not value.requires_grad:
+        raise InputError(
+            "the loss of a batch has no gradient: is there a torch.no_grad or inference_mode around the walk, a detach "
+            "in the loss, or a checkpoint without use_reentrant=False?"
+        )
     return value
