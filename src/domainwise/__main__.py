@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import Any
 
-from domainwise.errors import InputError, Note
-
 # Looking for garbage is a quarter of the time that importing torch and its compiler takes; the compiler does so too.
 RARELY = (1_000_000, 20, 50)
 NOT_AGAIN = ("TORCH_DYNAMO_RUN_GC_AFTER_COMPILE", "0")
@@ -23,6 +21,7 @@ def main() -> None:
     gc.set_threshold(*RARELY)
     os.environ.setdefault(*NOT_AGAIN)
     from domainwise.cli import app
+    from domainwise.errors import InputError
 
     atexit.register(gc.freeze)  # nothing is gained by looking for cycles among ten thousand trials on the way out
     if isinstance(sys.stdout, TextIOWrapper):  # names on a disk need not be valid Unicode
@@ -55,6 +54,8 @@ def main() -> None:
 @contextmanager
 def notes_in_lines() -> Iterator[None]:
     """Say each note once, when it comes and without the place in the code."""
+    from domainwise.errors import Note
+
     said: set[str] = set()
     with warnings.catch_warnings():
         before = warnings.showwarning
@@ -80,4 +81,6 @@ def _of_the_system(error: OSError | MemoryError) -> str:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the working directory: a queue.py that lies there is not Python's
     main()

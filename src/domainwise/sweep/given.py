@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from domainwise.sweep.how import How
 from domainwise.sweep.pack import AT_MOST, Many
+from domainwise.sweep.safe import environment
 from domainwise.trial import Trial
 
 GRACE = 10.0  # seconds for a trial to put itself aside when everything stops
@@ -63,9 +64,9 @@ class Worker:
         self.last_words = ""
         self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in stop()
         arguments = [parked, folder, json.dumps(place.how.to_json()), place.room, place.threads]
-        fixed = {"OMP_NUM_THREADS": str(place.threads), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        fixed = {"OMP_NUM_THREADS": str(place.threads), **environment()}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "domainwise.sweep.worker", *map(str, arguments)],
+            [sys.executable, "-P", "-m", "domainwise.sweep.worker", *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

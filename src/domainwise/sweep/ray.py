@@ -9,9 +9,11 @@ import os
 import secrets
 import socket
 import sys
+import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,13 +22,14 @@ from typing import Any, Literal
 from domainwise.capture import Fast
 from domainwise.data.domains import Domains
 from domainwise.data.storage import Damaged
-from domainwise.errors import InputError
+from domainwise.errors import InputError, Note
 from domainwise.keeper import Keep
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.engine import run_shared
 from domainwise.sweep.execute import DeviceLost, Watch, result_of
 from domainwise.sweep.folder import failed, is_ours
 from domainwise.sweep.how import How
+from domainwise.sweep.safe import environment, set_in
 from domainwise.trial import Trial
 
 RETRIES = 3  # of a trial whose process or node has died
@@ -51,6 +54,7 @@ class RayEngine:
     def __post_init__(self) -> None:
         if find_spec("ray") is None:
             raise InputError("Ray is not installed here: pip install 'domainwise[ray]', or use --engine local")
+        _authentication(started_here=self.address is None)
         if self.address is not None:
             _reachable(self.address)
 
@@ -80,21 +84,29 @@ class RayEngine:
         if self.address is None:
             cpus = self.processes * self.threads
             where = {"address": "local", "_node_ip_address": LOOPBACK, "num_cpus": cpus, "include_dashboard": False}
-        try:
-            ray.init(**where, log_to_driver=False, logging_level="error")
-        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            reason = str(error).strip().splitlines()[0].split(". ")[0]
-            raise InputError(f"cannot connect to Ray at {self.address or 'this machine'}: {reason}") from error
-        try:
-            yield
-        finally:
-            ray.shutdown()
+        # Ray lets all its processes import from where its driver stood when it connected: from an empty folder, then.
+        with tempfile.TemporaryDirectory(prefix="domainwise-") as empty:
+            try:
+                if self.address is not None:
+                    _admitted(ray, self.address)
+                with chdir(empty), set_in({} if self.address else environment()):
+                    ray.init(**where, log_to_driver=False, logging_level="error")
+            except ray.exceptions.AuthenticationError as error:
+                raise InputError(_other_token(self.address or "this machine")) from error
+            except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+                reason = str(error).strip().splitlines()[0].split(". ")[0]
+                raise InputError(f"cannot connect to Ray at {self.address or 'this machine'}: {reason}") from error
+            try:
+                yield
+            finally:
+                ray.shutdown()
 
     def _some(self, trials: Sequence[Trial], parked: Path, folder: Path, watch: Watch) -> None:
         import ray
 
         task = ray.remote(max_retries=RETRIES, **self.needs)(attend)
-        terms = (str(parked), str(folder), self.how.to_json(), self.threads, self.timeout)
+        here = "" if self.address else str(Path.cwd())
+        terms = (str(parked), str(folder), self.how.to_json(), self.threads, self.timeout, here)
         running = {task.remote(trial.to_json(), *terms): trial for trial in trials}
         while running:
             done, _ = ray.wait(list(running), num_returns=1)
@@ -114,13 +126,25 @@ class RayEngine:
 
 
 def attend(
-    settings: dict[str, Any], parked: str, folder: str, how: dict[str, Any], threads: int, timeout: float | None
+    settings: dict[str, Any],
+    parked: str,
+    folder: str,
+    how: dict[str, Any],
+    threads: int,
+    timeout: float | None,
+    here: str = "",
 ) -> Any:
-    """One trial, on whichever node Ray has chosen. What is wrong with the node itself is {"wrong": ...}."""
+    """One trial, on whichever node Ray has chosen. What is wrong with the node itself is {"wrong": ...}.
+
+    ``here`` is where to stand, as the one who asked does.
+    """
     import torch
 
     from domainwise.sweep.work import work
 
+    os.environ["PYTHONSAFEPATH"] = "1"  # for processes of its own, such as a compiler's
+    if here:
+        os.chdir(here)
     node, output = socket.gethostname(), Path(folder)
     if not is_ours(output):
         return {"wrong": f"the output folder {folder} is not there on the node {node}: use one that all nodes see"}
@@ -196,6 +220,33 @@ def authenticated(started_here: bool) -> Any:
     import ray
 
     return ray
+
+
+def _authentication(started_here: bool) -> None:
+    """A cluster without tokens runs what anybody sends it."""
+    if os.environ.get("RAY_AUTH_MODE", "").lower() != "disabled":
+        return
+    who = "RAY_AUTH_MODE=disabled asks nobody for a token: whoever reaches the cluster can run code on it"
+    if started_here:
+        raise InputError(f"{who} as you. Unset it, and the cluster that is started here has a token of its own")
+    warnings.warn(f"{who} as whoever started it", Note, stacklevel=3)
+
+
+def _admitted(ray: Any, address: str) -> None:
+    """With another token Ray itself would try for half a minute, and say nothing of tokens."""
+    if address == "auto" or address.startswith("ray://"):
+        return
+    with suppress(ConnectionError, RuntimeError, ValueError, ray.exceptions.RpcError):
+        ray._raylet.GcsClient(address=address)
+
+
+def _other_token(address: str) -> str:
+    if os.environ.get("RAY_AUTH_MODE", "").lower() == "disabled":
+        return f"cannot connect to Ray at {address}: it wants a token, and RAY_AUTH_MODE=disabled sends none"
+    return (
+        f"cannot connect to Ray at {address}: it wants the token it was started with, in RAY_AUTH_TOKEN or in a file "
+        "that RAY_AUTH_TOKEN_PATH names (~/.ray/auth_token if it names none)"
+    )
 
 
 def _reachable(address: str) -> None:
