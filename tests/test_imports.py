@@ -11,7 +11,7 @@ SOURCE = Path(domainwise.__file__).parent
 
 # Imports point from the right to the left, never back. What stands together may import each other.
 LAYERS = [
-    {"_version", "commit", "errors", "separating", "turns"},
+    {"_version", "commit", "errors", "files", "separating", "turns"},
     {"arguments", "machine"},
     {"combine"},
     {"refusals", "walk"},

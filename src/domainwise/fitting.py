@@ -18,7 +18,8 @@ from domainwise.capture import Fast
 from domainwise.checkpoint import saved, told_of
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.integrity import Damaged
+from domainwise.files import exists, unchanged
+from domainwise.integrity import Damaged, Unreadable
 from domainwise.keeper import spread
 from domainwise.machine import bearable, device_named
 from domainwise.model import CONFIG, Model, loaded
@@ -55,7 +56,8 @@ class Fitting:
         watch: Watch = lambda trial, event: None,
     ) -> dict[str, Any]:
         """Train, from where it was stopped if it was, and return the result, good or bad."""
-        _refuse_other_snapshots(self.folder, spread(snapshots, self.trial.steps))
+        with unchanged(self.folder):
+            _refuse_other_snapshots(self.folder, spread(snapshots, self.trial.steps))
         before = torch.get_num_threads()
         torch.set_num_threads(bearable("threads", threads))
         try:
@@ -140,15 +142,18 @@ def _refuse_another(folder: Path, trial: Trial) -> None:
     if is_ours(folder) or is_ours(folder.absolute().parent.parent):  # whose tables have no place for it
         raise InputError(f"{folder} belongs to a comparison: give the model a folder of its own")
     check_contents(folder, "trial.json")
-    if not (folder / "trial.json").is_file():
-        return
+    with unchanged(folder):
+        if not exists(folder / "trial.json"):
+            return
+        model, stopped = models_in(folder), bool(saved(folder))
     try:
         other = trial_in(folder)
+    except Unreadable:
+        raise
     except Damaged as error:
         raise InputError(
             f"{folder} holds a trial that this version of domainwise cannot read: use another folder ({error})"
         ) from error
-    model, stopped = models_in(folder), bool(saved(folder))
     if not model and not stopped:
         return
     # A model with an average has the other too, but who goes on must go on with both.
@@ -170,7 +175,7 @@ def _refuse_other_snapshots(folder: Path, wanted: frozenset[int]) -> None:
                 "or give this one a folder of its own"
             )
     finished = (ended(folder) or {}).get("status") == "finished"
-    if finished and not all((folder / "snapshots" / str(step) / CONFIG).is_file() for step in wanted):
+    if finished and not all(exists(folder / "snapshots" / str(step) / CONFIG) for step in wanted):
         raise InputError(
             f"{folder} holds a model that was trained without these snapshots, which are kept while training: give one "
             "with them a folder of its own"

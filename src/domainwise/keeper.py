@@ -14,6 +14,7 @@ from domainwise.algorithms import Algorithm
 from domainwise.data.domains import Domains
 from domainwise.data.feed import Inputs
 from domainwise.errors import InputError
+from domainwise.files import names_in
 from domainwise.model import fingerprint, save
 from domainwise.records import Record
 from domainwise.select import pooled_validation, validation
@@ -78,8 +79,8 @@ class Keeper:
             save(folder / f"best{self._behind(which)}", weights, {**self.about, **config, **self.recalled[which]})
         if self.kept:  # one of an earlier run would be taken for an average of this
             own = {f"best{self._behind(which)}" for which in self.kept}
-            for stale in [path for path in folder.glob("best-average*") if path.name not in own]:
-                shutil.rmtree(stale, ignore_errors=True)
+            for stale in [name for name in names_in(folder) if name.startswith("best-average") and name not in own]:
+                shutil.rmtree(folder / stale)
 
     def state_dict(self) -> dict[str, Any]:
         return {"values": dict(self.values), "kept": dict(self.kept), "recalled": dict(self.recalled)}

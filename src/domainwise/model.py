@@ -19,9 +19,10 @@ from domainwise.algorithms import Algorithm, Spec
 from domainwise.arguments import require, typed
 from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
 from domainwise.errors import InputError
+from domainwise.files import made, sync
 from domainwise.machine import device_named
 from domainwise.network import Network, build
-from domainwise.records import publish, sync
+from domainwise.records import publish
 from domainwise.trial import Trial
 from domainwise.trust import allowed
 from domainwise.weights import save_tensors
@@ -163,7 +164,7 @@ def read(folder: Path) -> dict[str, Tensor]:
 
 def save(folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
     """Each file is whole or absent, whatever happens in between; config.json comes last and makes it a model."""
-    folder.mkdir(parents=True, exist_ok=True)
+    made(folder)
     (folder / CONFIG).unlink(missing_ok=True)
     temporary = folder / f".{WEIGHTS}.{os.getpid()}"
     save_tensors({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)

@@ -6,10 +6,12 @@ import json
 import math
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
+
+from domainwise.files import exists, sync as sync
 
 # One evaluation:
 # {"step": 100, "seconds": 1.25, "loss": 0.31, "averages": {"swad": the same as "domains", of averaged weights},
@@ -34,9 +36,8 @@ class Journal:
 
     def begin(self, *, again: bool) -> None:
         """From the start, or ``again`` where the files end."""
-        if again and (self.folder / self.WHOLE).exists():
-            lines = (self.folder / self.WHOLE).read_text(encoding="utf-8").splitlines()
-            self.records = [json.loads(line) for line in lines]
+        if again and exists(self.folder / self.WHOLE):
+            self.records = _parsed((self.folder / self.WHOLE).read_bytes())
         else:
             for name in (self.LEAN, self.WHOLE):
                 (self.folder / name).unlink(missing_ok=True)
@@ -49,6 +50,19 @@ class Journal:
 
     def close(self) -> None:
         (self.folder / self.WHOLE).unlink(missing_ok=True)
+
+    @classmethod
+    def agree(cls, folder: Path, lengths: Mapping[str, int]) -> bool:
+        """Whether the two files say the same up to these lengths: all that can be told of those without a hash."""
+        content = {name: (folder / name).read_bytes()[:length] if length else b"" for name, length in lengths.items()}
+        try:
+            return [finite(lean(one)) for one in _parsed(content[cls.WHOLE])] == _parsed(content[cls.LEAN])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return False
+
+
+def _parsed(lines: bytes) -> list[Record]:
+    return [json.loads(line) for line in lines.splitlines()]
 
 
 COUNTS = ("confusion", "calibration")
@@ -112,17 +126,6 @@ def publish_once(path: Path, content: dict[str, Any]) -> bool:
         temporary.unlink(missing_ok=True)
     sync(path.parent)
     return True
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, would survive a power cut."""
-    if path.is_dir() and os.name == "nt":  # pragma: no cover  folders cannot be opened there
-        return
-    handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

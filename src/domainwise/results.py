@@ -124,8 +124,11 @@ def trial_in(home: Path) -> Trial:
         raise integrity.Damaged(path, f"is damaged: it describes no trial ({error})") from error
 
 
-def result_in(home: Path, *, files: bool = False) -> dict[str, Any]:
-    """The result in a trial's folder; with the status "damaged" where that, or ``files``, is not what was written."""
+def result_in(home: Path, *, files: bool = False, certain: bool = False) -> dict[str, Any]:
+    """The result in a trial's folder; with the status "damaged" where that, or ``files``, is not what was written.
+
+    ``certain``, for who deletes by it: an error where it cannot be read just now.
+    """
     try:
         result = integrity.read(home / "result.json")
         if (wrong := _wrong(result)) is not None:
@@ -133,6 +136,8 @@ def result_in(home: Path, *, files: bool = False) -> dict[str, Any]:
         if files:
             _verify(home, result)
     except integrity.Damaged as error:
+        if certain and isinstance(error, integrity.Unreadable):
+            raise
         return damaged(home.name, str(error))
     return result
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from pickle import UnpicklingError
@@ -46,12 +47,29 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
 
 
 def save_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
-    """As safetensors; what the disk has against it is an OSError, which the library makes one of its own."""
+    """As safetensors; what the disk has against it is an OSError, as it should be."""
     import safetensors.torch
 
-    try:
+    with errors_of_the_disk(file):
         safetensors.torch.save_file(dict(tensors), file)
-    except safetensors.SafetensorError as error:
+
+
+def load_tensors(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; what the disk has against it is an OSError, as it should be."""
+    import safetensors.torch
+
+    with errors_of_the_disk(file):
+        return safetensors.torch.load_file(file)
+
+
+@contextmanager
+def errors_of_the_disk(file: Path) -> Iterator[None]:
+    """The library makes one of its own of them: here they are again what they were."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
         if number := re.search(r"os error (\d+)", str(error)):
             raise OSError(int(number[1]), os.strerror(int(number[1])), str(file)) from error
         raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,7 @@ from domainwise.checkpoint.files import NAME, Damaged, Found, load, remove, save
 from domainwise.checkpoint.nested import flatten
 from domainwise.checkpoint.stopping import Stopped, stop_requested
 from domainwise.errors import InputError
-from domainwise.records import sync
+from domainwise.files import exists, sync
 from domainwise.turns import in_turn
 
 AT_LEAST = 60.0  # seconds of training that may be lost
@@ -43,6 +45,7 @@ class Checkpoints:
         choices: what must agree too, but may be chosen differently: then the trial starts from the beginning.
         circumstances: what may change the last digits: a difference is said.
         journals: files that only grow; going on cuts them to the length they had.
+        agree: whether journals agree with each other up to some lengths, for checkpoints that kept no hashes of them.
         every: save after so many updates; None saves at evaluations, but not too often, and at least once a minute.
         device: where tensors go that were on a GPU.
         say: hears sentences about all of this.
@@ -56,6 +59,7 @@ class Checkpoints:
         choices: Mapping[str, Any] | None = None,
         circumstances: Mapping[str, Any] | None = None,
         journals: tuple[str, ...] = (),
+        agree: Callable[[Path, Mapping[str, int]], bool] = lambda folder, lengths: True,
         every: int | None = None,
         device: str = "cpu",
         say: Callable[[str], None] = lambda sentence: None,
@@ -66,6 +70,7 @@ class Checkpoints:
             dict(choices or {}),
             dict(circumstances or {}),
         )
+        self.agree, self.begun = agree, Beginnings()
         self.found: Found | None = None
         self.parts: Mapping[str, Stateful] = {}
         self.updates, self.cost, self.last = 0, 0.0, time.perf_counter()
@@ -77,7 +82,10 @@ class Checkpoints:
         return float(self.found.about["seconds"]) if self.found else 0.0
 
     def find(self) -> bool:
-        """Look for a state to go on from, and cut the journals to where they were then."""
+        """Look for a state to go on from, and cut the journals to where they were then.
+
+        Only what was read and is damaged is taken away. An OSError leaves everything as it was: it may be gone soon.
+        """
         assert self.folder is not None
         for left in unfinished(self.folder):
             remove(left)
@@ -93,7 +101,7 @@ class Checkpoints:
             self.clear()
             return False
         for name, length in self.found.about["journals"].items():
-            if (self.folder / name).exists():
+            if exists(self.folder / name):
                 with (self.folder / name).open("r+b") as file:
                     file.truncate(length)
         self.say(f"resumes at step {self.found.step}")
@@ -159,6 +167,7 @@ class Checkpoints:
     def clear(self) -> None:
         assert self.folder is not None
         self.settle()
+        self.begun = Beginnings()  # of the journals as they are written from now on
         for path in (*saved(self.folder), *unfinished(self.folder)):
             remove(path)
 
@@ -184,7 +193,8 @@ class Checkpoints:
                 for name, length in about["journals"].items():
                     if length:
                         sync(folder / name)
-                write(folder, updates, flat, about)
+                hashes = {name: self.begun.sha256(folder / name, length) for name, length in about["journals"].items()}
+                write(folder, updates, flat, {**about, "hashes": hashes})
             finally:
                 self.cost = time.perf_counter() - started
 
@@ -195,9 +205,9 @@ class Checkpoints:
         self.say(f"no checkpoint could be saved after {updates} updates, training goes on: {reason}")
 
     def _promise(self) -> str:
-        newest = saved(self.folder)[:1] if self.folder is not None else []
-        if newest and newest[0].name == f"{NAME}{self.updates:08d}":
-            return "start the same command again to go on from there"
+        with suppress(OSError):  # a disk that does not say
+            if self.folder is not None and exists(self.folder / f"{NAME}{self.updates:08d}"):
+                return "start the same command again to go on from there"
         return "the same command again starts this trial from what was saved last, if anything was"
 
     def _accepted(self, path: Path) -> Found | None:
@@ -212,12 +222,43 @@ class Checkpoints:
         if other := differences(found.about["choices"], self.choices):
             self.say(f"starts from the beginning, since what was begun here was begun otherwise: {other}")
             return None
-        for name, length in found.about["journals"].items():
-            if length and (not (self.folder / name).is_file() or (self.folder / name).stat().st_size < length):
-                raise Damaged(f"the checkpoint {path} is of a longer {name} than there is")
+        self._check_journals(self.folder, path, found.about)
         if other := differences(found.about["circumstances"], self.circumstances):
             self.say(f"the numbers may differ in their last digits from those of an undisturbed run: {other}")
         return found
+
+    def _check_journals(self, folder: Path, checkpoint: Path, about: Mapping[str, Any]) -> None:
+        """That they are what they were, up to where they were then."""
+        for name, length in about["journals"].items():
+            if length and (not exists(folder / name) or (folder / name).stat().st_size < length):
+                raise Damaged(f"the checkpoint {checkpoint} is of a longer {name} than there is")
+        if "hashes" not in about:  # of an earlier version
+            if not self.agree(folder, about["journals"]):
+                raise Damaged(
+                    f"the checkpoint {checkpoint} is of {' and '.join(about['journals'])}, which do not agree"
+                )
+            return
+        for name, length in about["journals"].items():
+            if self.begun.sha256(folder / name, length) != about["hashes"].get(name):
+                raise Damaged(f"{folder / name} has changed since the checkpoint {checkpoint.name} was written")
+
+
+class Beginnings:
+    """The hashes of the beginnings of files that grow: what was read once is not read again."""
+
+    def __init__(self) -> None:
+        self.known: dict[Path, tuple[int, Any]] = {}
+
+    def sha256(self, path: Path, length: int) -> str:
+        done, digest = self.known.get(path, (0, None))
+        if digest is None or done > length:
+            done, digest = 0, hashlib.sha256()
+        if length > done:
+            with path.open("rb") as file:
+                file.seek(done)
+                digest.update(file.read(length - done))
+        self.known[path] = length, digest
+        return str(digest.hexdigest())
 
 
 def _begun(work: Callable[[], None]) -> Future[None]:

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from domainwise.checkpoint.nested import flatten, unflatten
 from domainwise.errors import InputError
-from domainwise.records import sync
-from domainwise.weights import save_tensors
+from domainwise.files import names_in, sync
+from domainwise.weights import load_tensors, save_tensors
 
 FORMAT = 1  # what a checkpoint of another number means is not known here
 TENSORS, STRUCTURE = "state.safetensors", "state.json"
@@ -73,13 +73,13 @@ def write(folder: Path, step: int, flat: tuple[Any, dict[str, Tensor]], about: M
 def load(checkpoint: Path, device: str = "cpu") -> Found:
     """Read a checkpoint; :class:`Damaged` where it is not what was written, InputError where it cannot be understood.
 
-    Tensors that were on a GPU are put on ``device``.
+    Where it cannot be read just now it may be whole, and the error is that of the disk. Tensors that were on a GPU are
+    put on ``device``.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
 
     try:
-        content = json.loads((checkpoint / STRUCTURE).read_text(encoding="utf-8"))
+        content = json.loads((checkpoint / STRUCTURE).read_bytes())
         checksum = content.pop("checksum")
         if content["format"] != FORMAT:
             raise InputError(
@@ -89,24 +89,28 @@ def load(checkpoint: Path, device: str = "cpu") -> Found:
         if checksum != _checksum(content) or content["sha256"] != _sha256(checkpoint / TENSORS):
             raise Damaged(f"the checkpoint {checkpoint} has changed since it was written")
         return Found(
-            content["step"], content["about"], unflatten(content["state"], load_file(checkpoint / TENSORS), device)
+            content["step"], content["about"], unflatten(content["state"], load_tensors(checkpoint / TENSORS), device)
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+    except FileNotFoundError as error:
+        if {STRUCTURE, TENSORS} <= {*names_in(checkpoint)}:
+            raise
+        raise Damaged(f"the checkpoint {checkpoint} cannot be read: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         if isinstance(error, InputError):
             raise
         raise Damaged(f"the checkpoint {checkpoint} cannot be read: {error}") from error
 
 
 def told_of(checkpoint: Path) -> dict[str, Any]:
-    """What was said about it, without the state; nothing where it cannot be read."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return dict(json.loads((checkpoint / STRUCTURE).read_text(encoding="utf-8"))["about"])
+    """What was said about it, without the state; nothing where that is damaged."""
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+        return dict(json.loads((checkpoint / STRUCTURE).read_bytes())["about"])
     return {}
 
 
 def saved(folder: Path) -> list[Path]:
     """The checkpoints of a folder, the newest first."""
-    return sorted((path for path in folder.glob(f"{NAME}*") if path.is_dir()), reverse=True)
+    return [folder / name for name in reversed(names_in(folder)) if name.startswith(NAME)]
 
 
 def remove(checkpoint: Path) -> None:
@@ -115,7 +119,7 @@ def remove(checkpoint: Path) -> None:
 
 def unfinished(folder: Path) -> list[Path]:
     """What a process left behind that was killed while it wrote a checkpoint."""
-    return list(folder.glob(f".{NAME}*"))
+    return [folder / name for name in names_in(folder) if name.startswith(f".{NAME}")]
 
 
 def _sha256(path: Path) -> str:

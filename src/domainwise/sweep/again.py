@@ -30,8 +30,11 @@ def finish(folder: Path) -> None:
     In between there is no result, and who comes next goes on with this.
     """
     home = folder / AGAIN
-    if (ended(home) or {}).get("status") != "finished":
-        if (ended(folder) or {}).get("status") in (None, "failed"):  # nothing is left that it would be beside
+    if (ended(home, certain=True) or {}).get("status") != "finished":
+        if (ended(folder, certain=True) or {}).get("status") in (
+            None,
+            "failed",
+        ):  # nothing is left that it would be beside
             shutil.rmtree(home, ignore_errors=True)
         return
     (folder / "result.json").unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -24,26 +25,41 @@ def alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        (folder / LOCK).unlink(missing_ok=True)
-        os.close(handle)
+        try:
+            (folder / LOCK).unlink(missing_ok=True)
+        finally:
+            os.close(handle)
 
 
 if sys.platform != "win32":
     import fcntl
 
+    # What a file system without locks answers; there the hold is none.
+    NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+
     def _held(path: Path, say: Callable[[str], None]) -> int:
         while True:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                say(f"another process is at the trial in {path.parent}: waiting for it")
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            except OSError:  # a file system without locks
-                return handle
-            if _is(path, handle):
-                return handle
+                if not _locked(handle, path, say) or _is(path, handle):
+                    return handle
+            except BaseException:
+                os.close(handle)
+                raise
             os.close(handle)  # the one before has removed it in the meantime
+
+    def _locked(handle: int, path: Path, say: Callable[[str], None]) -> bool:
+        """After waiting for it; False where there is no such thing."""
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"another process is at the trial in {path.parent}: waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            return False
+        return True
 
 
 def _is(path: Path, handle: int) -> bool:

@@ -51,7 +51,7 @@ class Claim:
     def __exit__(self, *error: object) -> None:
         self._released.set()
         with self._writing, suppress(OSError):
-            if read(self.path).get("token") == self.token:
+            if self._ours():
                 self.path.unlink()
 
     def heard(self, event: dict[str, Any]) -> None:
@@ -65,14 +65,22 @@ class Claim:
             with self._writing, suppress(OSError):  # a full disk is for the trial itself to report
                 if self._released.is_set():
                     return
-                about = read(self.path)
-                gone = not about and not os.path.lexists(self.path)
-                if gone or about.get("token", self.token) != self.token:  # what is damaged is written anew
+                if not self._ours():
                     self.lost = True
                     return
                 temporary = self.path.with_name(f".{self.token}")
                 temporary.write_text(self._content(), encoding="utf-8")
                 temporary.replace(self.path)
+
+    def _ours(self) -> bool:
+        """Whether nobody has taken it over; an error where the disk does not say."""
+        try:
+            about = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return False
+        except ValueError:  # what is damaged is written anew
+            return True
+        return not isinstance(about, dict) or about.get("token", self.token) == self.token
 
     def _content(self) -> str:
         about = {"token": self.token, "machine": machine(), "process": os.getpid()}
@@ -91,8 +99,10 @@ class Claims:
         path = _path(self.folder, id)
         try:
             stamp = path.stat().st_mtime_ns
-        except OSError:
+        except FileNotFoundError:
             return True
+        except OSError:  # a network drive that is about to see what its holder has just written
+            return False
         before, since = self._seen.get(id, (None, 0.0))
         if stamp != before:
             self._seen[id] = stamp, time.monotonic()

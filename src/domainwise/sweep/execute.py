@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -20,7 +19,8 @@ from domainwise.counts import measures, tested, worst
 from domainwise.course import Diverged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.integrity import Damaged, digest, read, sealed
+from domainwise.files import exists, made, names_in
+from domainwise.integrity import Damaged, Unreadable, digest, read, sealed
 from domainwise.keeper import Keep, Keeper
 from domainwise.loop import run
 from domainwise.model import CONFIG, WEIGHTS
@@ -29,15 +29,13 @@ from domainwise.results import DAMAGED, READ, result_in
 from domainwise.select import selected, summary, validation
 from domainwise.sweep import again
 from domainwise.sweep.alone import alone, clear_leftovers
+from domainwise.sweep.faults import FULL, of_the_disk
 from domainwise.sweep.folder import serves
 from domainwise.sweep.resuming import checkpoints_of, versions_and_commit
 from domainwise.trial import Trial
 from domainwise.turns import on_device
 
 Watch = Callable[[Trial, dict[str, Any]], None]
-
-# A disk that is full or cannot be written to, and a `watch` that nobody listens to: the trial can go on later.
-NOT_THE_TRIALS_FAULT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EPIPE}
 
 
 def execute(
@@ -62,7 +60,7 @@ def execute(
     trained on too; ``checkpoint_every`` so many updates, None is now and then.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made(folder)
         with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})), on_device(device):
             if (other := _in(folder, "id")) not in (None, trial.id) and models_in(folder):
                 raise InputError(f"{folder} holds the model of another trial, {other}, which stays as it is")
@@ -86,22 +84,28 @@ def execute(
     except BrokenPipeError:  # nobody listens to `watch` any more
         raise
     except OSError as error:
+        what = "write to" if error.errno in FULL else "read or write in"
         raise InputError(
-            f"cannot write to {folder}: {error.strerror or error}. What was saved there stays: when it can be written "
-            "to again, the same command goes on from it"
+            f"cannot {what} {folder}: {error.strerror or error}. What was saved there stays: when that has been put "
+            "right, the same command goes on from it"
         ) from error
 
 
 def _in(folder: Path, name: str) -> str | None:
     """A setting of the trial that a folder is of."""
-    with suppress(Damaged, KeyError):
+    try:
         return str(read(folder / "trial.json")[name])
-    return None
+    except Unreadable:
+        raise
+    except (Damaged, KeyError):
+        return None
 
 
 def models_in(folder: Path) -> list[Path]:
     """The models that a trial's folder holds; a checkpoint of another trial is refused by itself."""
-    return sorted(path.parent for path in (*folder.glob(f"*/{CONFIG}"), *folder.glob(f"*/*/{CONFIG}")))
+    homes = [folder / name for name in names_in(folder)]
+    homes += [home / name for home in homes for name in names_in(home)]
+    return sorted(home for home in homes if exists(home / CONFIG))
 
 
 def digests(folder: Path) -> dict[str, Any]:
@@ -150,6 +154,12 @@ class Attempt:
         self.watch(self.trial, {"note": sentence})
 
     def train(self, data: Domains, fast: Fast) -> Ending:
+        try:  # what the disk has against it is not the trial's fault, and may be gone soon
+            self.journal.begin(again=self.checkpoints.find())
+        except OSError:
+            raise
+        except Exception as error:
+            return self._failed(error)
         try:
             self._train(data, fast)
         except Diverged as error:
@@ -157,15 +167,17 @@ class Attempt:
         except torch.AcceleratorError as error:
             raise DeviceLost(f"the device can no longer be used: {str(error).splitlines()[0]}") from error
         except Exception as error:
-            if fault := _of_the_disk(error):
+            if fault := of_the_disk(error):
                 raise fault  # noqa: B904  it may be the error itself
-            (self.folder / "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
-            return Ending("failed", _told(error), len(self.journal.records))
+            return self._failed(error)
         return Ending("finished", "", self.trial.steps - 1)
+
+    def _failed(self, error: Exception) -> Ending:
+        (self.folder / "error.txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        return Ending("failed", _told(error), len(self.journal.records))
 
     def _train(self, data: Domains, fast: Fast) -> None:
         trial = self.trial
-        self.journal.begin(again=self.checkpoints.find())
         training = run(
             trial,
             data,
@@ -207,9 +219,9 @@ class Attempt:
 def _ended(trial: Trial, folder: Path) -> dict[str, Any] | None:
     """The result that is there, if it is no failure; otherwise room is made for another."""
     path = folder / "result.json"
-    if not path.exists():
+    if not exists(path):
         return None
-    result = result_in(folder)
+    result = result_in(folder, certain=True)
     if result["status"] == DAMAGED:
         raise InputError(f"{result['message']}: `domainwise check {folder} --repair` has the trial run again")
     if result["status"] != "failed":  # a kill right after the result may have left them
@@ -273,17 +285,6 @@ def _measures(trial: Trial, record: Record) -> dict[str, Any]:
     keys = [key for key in found[0] if key not in ("accuracy", "loss")] if found else []
     means = {key: fmean(one[key] for one in found) for key in keys}
     return {**means, "worst_domain": name, "worst_accuracy": accuracy}
-
-
-def _of_the_disk(error: BaseException | None) -> OSError | None:
-    """What the disk has against it, also where a library, such as the compiler, has made an error of its own of it."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, OSError) and error.errno in NOT_THE_TRIALS_FAULT:
-            return error
-        seen.add(id(error))
-        error = getattr(error, "inner_exception", None) or error.__cause__ or error.__context__
-    return None
 
 
 def _told(error: Exception) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from domainwise import integrity
 from domainwise._version import __version__
 from domainwise.errors import InputError, Note
+from domainwise.files import ABSENT, made
 from domainwise.records import Journal, publish, publish_once
 from domainwise.results import DAMAGED, result_in, trial_in
 from domainwise.separating import separated
@@ -30,7 +30,7 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 def opened(folder: Path, data: Domains) -> Iterator[None]:
     """A folder to write to: new, empty, or from earlier runs on the same data."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        made(folder)
         check_contents(folder)
         with _one_at_a_time(folder):
             _check_data(folder, data)
@@ -63,9 +63,13 @@ def is_ours(folder: Path) -> bool:
     return (folder / MARK).is_file() or any(folder.glob("trials/*/trial.json"))
 
 
-def ended(path: Path) -> dict[str, Any] | None:
-    """The result in a trial's folder, if there is one, whether or not it is damaged."""
-    return result_in(path) if os.path.lexists(path / "result.json") else None
+def ended(path: Path, *, certain: bool = False) -> dict[str, Any] | None:
+    """The result in a trial's folder, if there is one, whether or not it is damaged; ``certain`` as in `result_in`."""
+    try:
+        (path / "result.json").lstat()
+    except ABSENT:
+        return None
+    return result_in(path, certain=certain)
 
 
 def make_room(home: Path) -> None:
@@ -97,7 +101,7 @@ def served(path: Path, trial: Trial) -> dict[str, Any] | None:
 def failed(folder: Path, trial: Trial, result: dict[str, Any]) -> dict[str, Any]:
     """Publish the result of a trial whose process could not do so; what was there before stays, and is returned."""
     path = folder / "trials" / trial.id
-    path.mkdir(parents=True, exist_ok=True)
+    made(path)
     publish_once(path / "trial.json", integrity.sealed(trial.to_json()))
     publish_once(path / "result.json", integrity.sealed({"files": {}, **result}))
     return served(path, trial) or result

@@ -48,6 +48,7 @@ def checkpoints_of(
             "device": torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else device,
         },
         journals=(Journal.LEAN, Journal.WHOLE),
+        agree=Journal.agree,
         every=every,
         device=device,
         say=say,

@@ -1,0 +1,61 @@
+"""Looking at a disk without taking an error for an absence: what cannot be read just now may be whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from domainwise.errors import InputError
+
+ABSENT = (FileNotFoundError, NotADirectoryError)
+
+
+def exists(path: Path) -> bool:
+    """Whether there is something under a name; an error where the disk does not say (``Path.exists`` may say no)."""
+    try:
+        path.stat()
+    except ABSENT:
+        return False
+    return True
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder; none where it is not there, and an error where it cannot be read (``glob`` finds none)."""
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except ABSENT:
+        return []
+
+
+@contextmanager
+def unchanged(path: Path) -> Iterator[None]:
+    """Around what only reads: an error of the disk becomes a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read just now ({error.strerror or error}): nothing there was changed; give the same "
+            "command again when it can be read"
+        ) from error
+
+
+def made(folder: Path) -> None:
+    """Make a folder and those above it that are missing, so that they would survive a power cut."""
+    missing = [path for path in (folder, *folder.parents) if not exists(path)]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        with suppress(PermissionError):  # one may be allowed to write into a folder and not to read it
+            sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, would survive a power cut."""
+    if path.is_dir() and os.name == "nt":  # pragma: no cover  folders cannot be opened there
+        return
+    handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
