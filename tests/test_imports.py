@@ -35,6 +35,7 @@ LAYERS = [
     },
     {"losses", "averaging", "counts", "data", "settings", "trial", "records", "integrity", "select", "results"},
     {"algorithms"},
+    {"guards", "watching", "tape", "recording"},
     {"capture", "compiled", "model", "predicting", "trust", "waking", "which"},
     {"keeper"},
     {"loop", "course", "evaluate", "checkpoint", "bench"},

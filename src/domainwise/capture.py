@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from domainwise.algorithms import Algorithm
 from domainwise.compiled import keep_compiled
 from domainwise.folding import folds
 from domainwise.network import Network
 from domainwise.pooling import pools
+from domainwise.recording import Captured, Recorder, Say
 from domainwise.residual import residuals
 from domainwise.stem import stems
 from domainwise.tracing import compile_in_place
 from domainwise.wiring import let_watch, replace, wiring
 
-WARM_UP = 3  # eager updates before a capture: they make the optimizer's state and let libraries choose their kernels
-
 Update = Callable[[Sequence[Any]], dict[str, Tensor]]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -87,10 +83,15 @@ def _rewire(featurizer: nn.Module, example: Tensor, *, on_blocks: bool) -> None:
             break
 
 
-def updater(algorithm: Algorithm, *, capture: bool, say: Say = lambda sentence: None) -> Update:
-    """How to update an algorithm: called with minibatches like ``algorithm.update``, and to the same effect."""
+def updater(
+    algorithm: Algorithm, *, capture: bool, say: Say = lambda sentence: None, recorder: Recorder | None = None
+) -> Update:
+    """How to update an algorithm: called with minibatches like ``algorithm.update``, and to the same effect.
+
+    ``recorder`` is another than CUDA graphs, which any device can have.
+    """
     let_watch(algorithm.net)  # its setup may have put hooks into the network
-    if not capture or algorithm.device.type != "cuda":
+    if not capture or (algorithm.device.type != "cuda" and recorder is None):
         return algorithm.update
     why_not = algorithm.uncapturable
     if type(algorithm).update is not Algorithm.update:
@@ -98,70 +99,4 @@ def updater(algorithm: Algorithm, *, capture: bool, say: Say = lambda sentence: 
     if why_not:
         say(f"{algorithm.name} runs without a CUDA graph: {why_not}")
         return algorithm.update
-    return Captured(algorithm, say)
-
-
-@cache
-def _beside(stream: torch.cuda.Stream) -> torch.cuda.Stream:
-    """Another one, to record on: the same every time, since torch gives out 32 and then begins again, with one that a
-    trial may be working on, and since each that was recorded on left 64 MiB of memory taken."""
-    return torch.cuda.Stream(stream.device)  # type: ignore[no-untyped-call]
-
-
-class Captured:
-    """Replays one recorded step over inputs that lie still.
-
-    The random order of a walk is which domain fills which slot. Whatever makes the recording wrong (another optimizer,
-    other shapes) makes a new one.
-    """
-
-    def __init__(self, algorithm: Algorithm, say: Say) -> None:
-        self.algorithm, self.say = algorithm, say
-        self.situation: Hashable = None
-        self.warm = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.given_up = False
-        self.aside = _beside(torch.cuda.current_stream(algorithm.device))
-
-    def __call__(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        order = self.algorithm.begin(batches)
-        return self.algorithm.end(self.step([batches[i] for i in order]), order)
-
-    def forget(self) -> None:
-        """After a state was loaded: the recording speaks of tensors that are no longer those of the algorithm."""
-        self.situation = None
-
-    def step(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        given, structure = tree_flatten(batches)
-        situation = (id(self.algorithm.optimizer), *(tensor.shape for tensor in given))
-        if situation != self.situation:
-            self.situation, self.warm, self.graph = situation, 0, None
-        if not self.given_up and self.warm == WARM_UP and self.graph is None:
-            self._capture(given, structure)
-        if self.graph is None:
-            self.warm = min(self.warm + 1, WARM_UP)
-            return self._aside(batches)
-        torch._foreach_copy_(self.slots, given, non_blocking=True)
-        self.graph.replay()
-        return dict(zip(self.names, self.row.clone(), strict=True))
-
-    def _aside(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        """On another stream, as a capture wants of what comes before it."""
-        self.aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.aside):
-            metrics = self.algorithm.step(batches)
-        torch.cuda.current_stream().wait_stream(self.aside)
-        return metrics
-
-    def _capture(self, given: list[Tensor], structure: Any) -> None:
-        self.slots = [tensor.clone(memory_format=torch.preserve_format) for tensor in given]
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(graph, stream=self.aside, capture_error_mode="thread_local"):
-                metrics = self.algorithm.step(tree_unflatten(self.slots, structure))
-                self.names, self.row = list(metrics), torch.stack([value.float() for value in metrics.values()])
-        except RuntimeError as error:
-            self.given_up = True
-            self.say(f"{self.algorithm.name} runs without a CUDA graph: {str(error).splitlines()[0]}")
-        else:
-            self.graph = graph
+    return Captured(algorithm, say, recorder)

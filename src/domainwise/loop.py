@@ -14,7 +14,7 @@ from torch import Tensor
 
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import Averages, refresh_batch_norm, swapped_in
-from domainwise.capture import Captured, Fast, Update, prepare, updater
+from domainwise.capture import Fast, Update, prepare, updater
 from domainwise.checkpoint import Checkpoints, Stateful
 from domainwise.course import Losses
 from domainwise.data.domains import Domain, Domains
@@ -25,6 +25,7 @@ from domainwise.evaluate import Evaluation, begin
 from domainwise.keeper import Keeper
 from domainwise.model import algorithm_of, network_of, normalisation
 from domainwise.network import Network
+from domainwise.recording import Captured
 from domainwise.records import Record
 from domainwise.trial import Trial
 from domainwise.turns import in_turn

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from domainwise.algorithms import Algorithm, create, draw, hypers, names
+from domainwise.capture import updater
 from domainwise.losses import Batch
 from domainwise.network import Network
+from domainwise.recording import Captured, Tapes
 
 CLASSES = 2
 Check = Callable[[type[Algorithm], dict[str, Any]], None]
@@ -114,6 +116,21 @@ def check_loss_is_pure(cls: type[Algorithm], settings: dict[str, Any]) -> None:
     assert torch.equal(random, algorithm.generator.get_state()), (
         f"{cls.__name__}.loss() drew random numbers: draw them in prepare()"
     )
+
+
+def check_replayed_training_is_training(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    """On a GPU the operations of one ``step`` are recorded and replayed from then on; here they are on a CPU."""
+    said: list[str] = []
+    eager, replayed = _made(cls, settings), _made(cls, settings)
+    update = updater(replayed, capture=True, say=said.append, recorder=Tapes())
+    if not isinstance(update, Captured):  # it says itself that it cannot be recorded
+        return
+    for step in range(14):
+        expected, found = eager.update(_batches(eager, step)), update(_batches(replayed, step))
+        same = list(expected) == list(found) and all(torch.equal(expected[k].float(), found[k]) for k in found)
+        assert same, f"{cls.__name__} gave other metrics in update {step} when it was replayed"
+    assert _equal(_parameters(eager), _parameters(replayed)), f"{cls.__name__} trains otherwise when it is replayed"
+    assert not said, f"{said[0]}. If it is to stay so, say it in `uncapturable`"
 
 
 def check_precisions(cls: type[Algorithm], settings: dict[str, Any]) -> None:

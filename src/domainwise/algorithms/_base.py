@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -67,6 +67,11 @@ class Algorithm:
         """Why its step cannot be recorded in a CUDA graph, where it cannot."""
         return ""
 
+    @property
+    def phase(self) -> Hashable:
+        """What an update is one of, where several kinds follow each other: each has a recording of its own."""
+        return None
+
     def setup(self, net: Network, *, seed: int | None = None) -> Self:
         """Take a network to train. ``seed`` is for the algorithm's own randomness; None takes torch's."""
         check_network(self.name, net, halves=self.halves, linear=self.linear)
@@ -90,12 +95,16 @@ class Algorithm:
     def stepper(self) -> MetaOptimizer:
         return MetaOptimizer(self.adam(), constant(), inner_lr=0.0, shuffle=False, generator=self.order)
 
-    def adam(self) -> torch.optim.Adam:
+    def adam(
+        self, parameters: Iterable[Tensor] | None = None, *, lr: float | None = None, weight_decay: float | None = None
+    ) -> torch.optim.Adam:
+        """An Adam that can be recorded, over the network or other parameters, by the hyperparameters or others."""
         on_gpu = self.device.type == "cuda"
+        lr = self.lr if lr is None else lr
         return torch.optim.Adam(
-            self.net.parameters(),
-            lr=torch.tensor(self.lr, device=self.device) if on_gpu else self.lr,  # a graph reads it anew every time
-            weight_decay=self.weight_decay,
+            self.net.parameters() if parameters is None else parameters,
+            lr=torch.tensor(lr, device=self.device) if on_gpu else lr,  # a graph reads it anew every time
+            weight_decay=self.weight_decay if weight_decay is None else weight_decay,
             fused=True,
             capturable=on_gpu,
         )

@@ -34,6 +34,11 @@ class Fishr(Penalized):
         self.averages: Tensor | None = None  # (n, classes, d) from the first update on
         return super().setup(net, seed=seed)
 
+    @property
+    def phase(self) -> bool:
+        """Whether the penalty has its full weight."""
+        return self.updates >= self.anneal
+
     def prepare(self, batches: Sequence[Any]) -> None:
         if self.updates == self.anneal:
             self.optimizer = self.stepper()
@@ -47,7 +52,7 @@ class Fishr(Penalized):
         inputs, logits = at_head(self.net, batches)
         labels = [y for _, y in batches]
         risk = F.cross_entropy(torch.cat(logits), torch.cat(labels))
-        weight = self.penalty if self.updates >= self.anneal else 0.0
+        weight = self.penalty if self.phase else 0.0
         with torch.set_grad_enabled(weight > 0 and torch.is_grad_enabled()):
             variances = torch.stack([head_variance(*one) for one in zip(inputs, logits, labels, strict=True)])
             past = 0 if self.averages is None else self.averages * (self.ema / (1 - self.ema))

@@ -18,6 +18,11 @@ class IRM(Penalized):
     penalty: float = hyper(100.0, log10(-1, 5), domainbed="irm_lambda", least=0)
     anneal: int = hyper(500, whole(log10(0, 4)), domainbed="irm_penalty_anneal_iters", least=0)
 
+    @property
+    def phase(self) -> bool:
+        """Whether the penalty has its full weight."""
+        return self.updates >= self.anneal
+
     def prepare(self, batches: Sequence[Any]) -> None:
         if self.updates == self.anneal:
             self.optimizer = self.stepper()
@@ -25,4 +30,4 @@ class IRM(Penalized):
     def terms(self, batches: Sequence[Batch]) -> Terms:
         logits = apart(self.net(joined(batches)[0]), batches)
         penalty = mean_of(irm(z, y) for z, (_, y) in zip(logits, batches, strict=True))
-        return Terms(risks(logits, batches).mean(), penalty, self.penalty if self.updates >= self.anneal else 1.0)
+        return Terms(risks(logits, batches).mean(), penalty, self.penalty if self.phase else 1.0)

@@ -18,10 +18,15 @@ class VREx(Penalized):
     penalty: float = hyper(10.0, log10(-1, 5), domainbed="vrex_lambda", least=0)
     anneal: int = hyper(500, whole(log10(0, 4)), domainbed="vrex_penalty_anneal_iters", least=0)
 
+    @property
+    def phase(self) -> bool:
+        """Whether the penalty has its full weight."""
+        return self.updates >= self.anneal
+
     def prepare(self, batches: Sequence[Any]) -> None:
         if self.updates == self.anneal:
             self.optimizer = self.stepper()
 
     def terms(self, batches: Sequence[Batch]) -> Terms:
         risk = risks(apart(self.net(joined(batches)[0]), batches), batches)
-        return Terms(risk.mean(), risk.var(correction=0), self.penalty if self.updates >= self.anneal else 1.0)
+        return Terms(risk.mean(), risk.var(correction=0), self.penalty if self.phase else 1.0)

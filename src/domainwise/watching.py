@@ -1,0 +1,121 @@
+"""See what a step reads from its algorithm and what it changes there, so that a recording of it can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from domainwise.algorithms import Algorithm
+from domainwise.guards import MISSING, Notes, copied, global_generators, of_a_library, same, shown
+
+
+@contextmanager
+def watching(algorithm: Algorithm) -> Iterator[Notes]:
+    """Notes of what is read from an algorithm inside; at the end they say why that cannot be recorded, if so.
+
+    While it lasts the algorithm is of a class of its own, so that nothing is slower at any other time.
+    """
+    watch, cls = Watch(algorithm), type(algorithm)
+    algorithm.__class__ = watch.subclass()
+    try:
+        yield watch.notes
+    except BaseException:
+        algorithm.__class__ = cls
+        watch.take_back()
+        raise
+    algorithm.__class__ = cls
+    watch.notes.refused = watch.notes.refused or watch.verdict()
+
+
+class Watch:
+    """Stands between a step and the attributes of its algorithm."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm, self.cls, self.own = algorithm, type(algorithm), vars(algorithm)
+        self.notes = Notes(algorithm.device)
+        self.notes.seen[id(algorithm)] = algorithm  # looked at attribute by attribute, as it is read
+        self.notes.random = [(label, state, state()) for label, state in global_generators(algorithm.device)]
+        self.known: set[str] = {"__class__"}
+        self.before: dict[str, Any] = {}  # what stood in attributes that were set
+        self.phase = algorithm.phase  # compared by itself: what it is made of is not read
+
+    def subclass(self) -> type[Algorithm]:
+        cls, watch = self.cls, self
+
+        def get(self: Algorithm, name: str) -> Any:
+            if name == "phase":
+                return watch.phase
+            if name not in watch.known:
+                with torch._C.DisableTorchFunction():  # what is asked of tensors here is not asked by the step
+                    watch.read(name)
+            return cls.__getattribute__(self, name)
+
+        def put(self: Algorithm, name: str, value: Any) -> None:
+            watch.before.setdefault(name, watch.own.get(name, MISSING))
+            cls.__setattr__(self, name, value)
+
+        def drop(self: Algorithm, name: str) -> None:
+            watch.before.setdefault(name, watch.own.get(name, MISSING))
+            cls.__delattr__(self, name)
+
+        body = {"__getattribute__": get, "__setattr__": put, "__delattr__": drop, "__module__": cls.__module__}
+        kind: Any = type(cls)
+        made: type[Algorithm] = kind(cls.__name__, (cls,), {**body, "__qualname__": cls.__qualname__})
+        return made
+
+    def read(self, name: str) -> None:
+        if name in self.known:
+            return
+        self.known.add(name)
+        if name == "__dict__":
+            for key in list(self.own):
+                self.read(key)
+        if name in self.own:
+            self.notes.note(f"self.{name}", self.own.get, name)
+            return
+        found = [vars(cls)[name] for cls in self.cls.__mro__ if name in vars(cls)]
+        functions = [part for one in found for part in _functions(one)]
+        if functions:
+            for function in functions:  # those of the base classes too, for whom super() asks unseen
+                self.method(function)
+        elif name[:2] != "__":
+            self.notes.note(f"self.{name}", partial(getattr, self.algorithm), name)
+
+    def method(self, function: FunctionType) -> None:
+        self.notes.look_into(function.__qualname__, function)
+        for cls in self.cls.__mro__:
+            if not of_a_library(cls.__module__):
+                self.notes.named(vars(cls), cls.__name__, set(function.__code__.co_names) - self.own.keys())
+
+    def verdict(self) -> str:
+        """Why a replay would not do what the step did, if so."""
+        for name, before in self.before.items():
+            if not same(copied(before), now := self.own.get(name, MISSING)):
+                return (
+                    f"step sets self.{name} (it was {shown(before)} and is {shown(now)}), which a replay does not do: "
+                    f"set it in prepare(), or write into a tensor that stays where it is"
+                )
+        if drawn := self.notes.drawn():
+            return f"step draws from {drawn}, which a replay does not do: draw in prepare(), into a tensor that stays"
+        if changed := self.notes.changed():
+            return f"step itself changes what it reads, which a replay does not do: {changed}"
+        return ""
+
+    def take_back(self) -> None:
+        for name, before in self.before.items():
+            if before is MISSING:
+                self.own.pop(name, None)
+            else:
+                self.own[name] = before
+
+
+def _functions(value: Any) -> list[FunctionType]:
+    """The code of a method, of a property or of whatever else stands in a class."""
+    parts = [value, *(getattr(value, name, None) for name in ("__func__", "__wrapped__", "func"))]
+    parts += [getattr(value, name, None) for name in ("fget", "fset")] if isinstance(value, property) else []
+    return [part for part in parts if isinstance(part, FunctionType)]
