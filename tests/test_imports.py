@@ -41,7 +41,7 @@ LAYERS = [
     {"loop", "course", "evaluate", "checkpoint", "bench"},
     {"runs"},
     {"sweep"},
-    {"analysis", "report", "domainbed", "following", "tensorboard"},
+    {"analysis", "report", "domainbed", "following", "tensorboard", "checking"},
     {"fitting"},
     {"api", "testing"},
     {"paper"},

@@ -9,6 +9,7 @@ from domainwise._version import __version__
 
 if TYPE_CHECKING:
     from domainwise.api import Results as Results, compare as compare, fit as fit
+    from domainwise.checking import check as check
     from domainwise.combine import (
         and_mask as and_mask,
         arithmetic as arithmetic,
@@ -49,6 +50,7 @@ _HOME = {
     "load": "model",
     "average_runs": "runs",
     "follow": "following",
+    "check": "checking",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

@@ -11,6 +11,7 @@ from domainwise.cli import cache, presets
 from domainwise.cli.algorithms import algorithms
 from domainwise.cli.balance import balance
 from domainwise.cli.bench import bench
+from domainwise.cli.check import check
 from domainwise.cli.compare import compare
 from domainwise.cli.demo import demo
 from domainwise.cli.export_domainbed import export_domainbed
@@ -34,8 +35,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    demo, compare, sweep, run, fit, predict, status, report, reproduce, show, surface, balance, tensorboard, inspect,
-    algorithms, bench,
+    demo, compare, sweep, run, fit, predict, status, report, reproduce, show, check, surface, balance, tensorboard,
+    inspect, algorithms, bench,
     import_domainbed, export_domainbed,
 )  # fmt: skip
 for command in COMMANDS:

@@ -69,8 +69,27 @@ def _is(path: Path, handle: int) -> bool:
         return False
 
 
-def clear_leftovers(folder: Path) -> None:
+def held(folder: Path) -> bool:
+    """Whether a process is at the trial of a folder just now, as far as the system knows."""
+    if sys.platform == "win32" or not (folder / LOCK).is_file():
+        return False
+    handle = os.open(folder / LOCK, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
+def leftovers(folder: Path) -> list[Path]:
     """Files under temporary names, of a process that was killed while it wrote them: those end in its number."""
-    for path in folder.rglob(".*.*"):
-        if path.is_file() and path.suffix[1:].isdigit():
-            path.unlink(missing_ok=True)
+    return [path for path in folder.rglob(".*.*") if path.is_file() and path.suffix[1:].isdigit()]
+
+
+def clear_leftovers(folder: Path) -> None:
+    for path in leftovers(folder):
+        path.unlink(missing_ok=True)

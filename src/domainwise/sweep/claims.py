@@ -147,6 +147,13 @@ def dead(about: dict[str, Any]) -> bool:
     return False
 
 
+def silent(path: Path) -> bool:
+    """Whether a claim has had no sign of life for long. Only what is shown depends on it, so any clock will do."""
+    with suppress(OSError):
+        return abs(time.time() - path.stat().st_mtime) > STALE
+    return True
+
+
 def _path(folder: Path, id: str) -> Path:
     return folder / "claims" / id
 

@@ -159,14 +159,22 @@ def marked(folder: Path) -> dict[str, Any]:
     except integrity.Unreadable:
         raise
     except integrity.Damaged as error:
-        found: dict[str, str] = {}
-        for home in sorted(folder.glob("trials/[!.]*")):
-            with suppress(integrity.Damaged):
-                trial = trial_in(home)
-                found.setdefault(trial.data, trial.fingerprint)
-        if found:
+        about = said_by_trials(folder)
+        if about["data"]:
             warnings.warn(f"{error}: what the trials say of their data counts instead", Note, stacklevel=2)
-        return {"data": found, "classes": {}}
+        return about
+
+
+def said_by_trials(folder: Path) -> dict[str, Any]:
+    """The data that an output folder has results on, as far as its trials and their models know."""
+    about: dict[str, dict[str, Any]] = {"data": {}, "classes": {}}
+    for home in sorted(folder.glob("trials/[!.]*")):
+        with suppress(integrity.Damaged, KeyError):
+            trial = trial_in(home)
+            about["data"].setdefault(trial.data, trial.fingerprint)
+            if trial.data not in about["classes"]:
+                about["classes"][trial.data] = integrity.read(home / "best" / "config.json")["classes"]
+    return about
 
 
 def publish_mark(folder: Path, about: Mapping[str, Any]) -> None:

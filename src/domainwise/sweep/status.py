@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +16,7 @@ from domainwise import integrity
 from domainwise.errors import InputError, Note
 from domainwise.records import publish
 from domainwise.results import DAMAGED, Outcome, listing
-from domainwise.sweep.claims import STALE, dead, read
+from domainwise.sweep.claims import dead, read, silent
 from domainwise.sweep.folder import is_ours
 from domainwise.trial import Trial
 
@@ -122,7 +120,7 @@ def working(folder: Path, names: Mapping[str, str] = MappingProxyType({})) -> li
     found = []
     for path in sorted((folder / "claims").glob("[!.]*")):
         about = read(path)
-        if about and not dead(about) and not _silent(path):
+        if about and not dead(about) and not silent(path):
             found.append(_described(path.name, names.get(path.name, path.name), about))
     return found
 
@@ -130,10 +128,3 @@ def working(folder: Path, names: Mapping[str, str] = MappingProxyType({})) -> li
 def _described(id: str, name: str, about: Mapping[str, Any]) -> Running:
     where = f"process {about['process']} on {about['machine'].split()[0]}"
     return Running(id, name, about["step"], about["steps"], where)
-
-
-def _silent(path: Path) -> bool:
-    """Whether a claim has had no sign of life for long. Only what is shown depends on it, so any clock will do."""
-    with suppress(OSError):
-        return abs(time.time() - path.stat().st_mtime) > STALE
-    return True

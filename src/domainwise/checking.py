@@ -1,0 +1,225 @@
+"""What is damaged in a folder of results, in a saved model or in a cache; and mending what can be made again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from domainwise import integrity
+from domainwise.checkpoint import remove, saved
+from domainwise.data import shelf, storage
+from domainwise.errors import InputError
+from domainwise.model import CONFIG, read as weights_of
+from domainwise.records import Journal
+from domainwise.report import balance, surfaces
+from domainwise.results import DAMAGED, READ, result_in, trial_in
+from domainwise.sweep import claims
+from domainwise.sweep.alone import LOCK, held, leftovers
+from domainwise.sweep.execute import models_in
+from domainwise.sweep.folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
+from domainwise.sweep.status import PLAN
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it was written, or that a process left behind which is no more."""
+
+    path: Path
+    problem: str
+    mend: Callable[[], str] | None = None  # does what can be done about it, and says what that was
+    leftover: bool = False  # in nobody's way
+    mended: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.problem}{': ' if self.mended else ''}{self.mended}"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What :func:`check` has found. ``damaged`` is what is still so; nothing is where that is empty."""
+
+    folder: Path
+    looked: str  # "2 trials, 2 models"
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def damaged(self) -> list[Finding]:
+        return [one for one in self.findings if not one.mended and not one.leftover]
+
+    @property
+    def mended(self) -> list[Finding]:
+        return [one for one in self.findings if one.mended]
+
+    def __repr__(self) -> str:
+        words = {"damaged": len(self.damaged), "mended": len(self.mended)}
+        words["left behind"] = sum(one.leftover and not one.mended for one in self.findings)
+        said = ", ".join(f"{count} {word}" for word, count in words.items() if count) or "nothing is damaged"
+        return f"<{self.folder}: {self.looked}; {said}>"
+
+
+def check(folder: Path | str, repair: bool = False) -> Checked:
+    """Compare every file of a folder with what was written: an output folder, a trial's, a model's, or a cache.
+
+    ``repair`` mends what can be made again: a damaged trial is run again by the command that made it, what processes
+    have left behind goes away. Models and checkpoints stay. What a process is at just now is not looked at.
+    """
+    folder = Path(folder)
+    looked: dict[str, int] = {}
+    findings = []
+    for one in _findings(folder, looked):
+        findings.append(_mended(one) if repair else one)
+    words = [f"{count} {kind}{'s' * (count != 1)}" for kind, count in looked.items()]
+    return Checked(folder, ", ".join(words), tuple(findings))
+
+
+def _mended(one: Finding) -> Finding:
+    try:
+        return replace(one, mended=one.mend()) if one.mend else one
+    except OSError as error:
+        return replace(one, problem=f"{one.problem}; it cannot be mended just now: {error.strerror or error}")
+
+
+def _findings(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
+    if is_ours(folder) or (folder / "trials").is_dir():
+        yield from _results(folder, looked)
+    elif any((folder / name).is_file() for name in ("trial.json", "result.json")):
+        yield from _trial(folder, looked)
+    elif (folder / CONFIG).is_file():
+        yield from _model(folder, looked)
+    elif (folder / storage.ABOUT).is_file() or shelf.entries(folder):
+        yield from _cache(folder, looked)
+    else:
+        raise InputError(
+            f"{folder} holds nothing that domainwise has made: give an output folder, the folder of a trial or of a "
+            "saved model, or a cache"
+        )
+
+
+def _results(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
+    looked["trial"] = 0
+    for home in sorted(path for path in folder.glob("trials/[!.]*") if path.is_dir()):
+        if not _busy(folder, home):
+            yield from _trial(home, looked)
+    if (wrong := _wrong(partial(integrity.read, folder / MARK))) is not None:
+        yield Finding(folder / MARK, wrong, partial(_new_mark, folder))
+    if os.path.lexists(folder / PLAN) and (wrong := _wrong(partial(integrity.read, folder / PLAN))) is not None:
+        yield Finding(folder / PLAN, wrong, partial(_gone, folder / PLAN, "the next command writes it again"))
+    if os.path.lexists(old := folder / "index.jsonl"):
+        yield Finding(old, f"{old} is of an earlier version and not read any more", partial(_gone, old), leftover=True)
+    for path in sorted((folder / "claims").glob("[!.]*")):
+        about = claims.read(path)
+        if claims.dead(about) or (not about and claims.silent(path)):
+            said = f"{path} is the claim of a process that is no more"
+            yield Finding(path, said, partial(_gone, path), leftover=True)
+
+
+def _busy(folder: Path, home: Path) -> bool:
+    claim = folder / "claims" / home.name
+    return held(home) or (claim.exists() and not claims.silent(claim) and not claims.dead(claims.read(claim)))
+
+
+def _trial(home: Path, looked: dict[str, int]) -> Iterator[Finding]:
+    looked["trial"] = looked.get("trial", 0) + 1
+    ended = os.path.lexists(home / "result.json")
+    if (wrong := _wrong(partial(trial_in, home))) is not None:
+        yield Finding(home / "trial.json", wrong, partial(_settings_again, home))
+    result = result_in(home, files=True) if ended else {}
+    if result.get("status") == DAMAGED:
+        yield Finding(home, result["message"], partial(_run_again, home))
+    elif ended:
+        yield from _leftovers(home, result["status"])
+    elif any((home / name).exists() for name in ("counts.json", f"best/{CONFIG}")) and not saved(home):
+        yield Finding(home, f"{home / 'result.json'} is missing, of a trial that has ended", partial(_run_again, home))
+    for name, measured in ((balance.FILE, "domainwise balance --keep"), (surfaces.FILE, "domainwise surface --keep")):
+        path = home / name
+        if os.path.lexists(path) and (wrong := _wrong(partial(integrity.read, path))) is not None:
+            yield Finding(path, wrong, partial(_gone, path, f"{measured} measures it again"))
+    for one in _models(home, result.get("files", {}), looked):
+        yield replace(one, mend=partial(_run_again, home)) if ended else one
+
+
+def _models(home: Path, files: dict[str, object], looked: dict[str, int]) -> Iterator[Finding]:
+    """Those that are there, and those of which only a part is; who has taken a whole one away had a reason."""
+    names = {path.relative_to(home).as_posix() for path in models_in(home)}
+    names |= {name.rpartition("/")[0] for name in files if name not in READ and (home / name).exists()}
+    for name in sorted(names):
+        known = files.get(f"{name}/{CONFIG}")
+        if known and (wrong := _wrong(partial(integrity.verify, home / name / CONFIG, known))) is not None:
+            looked["model"] = looked.get("model", 0) + 1
+            yield Finding(home / name, wrong)
+        else:
+            yield from _model(home / name, looked)
+
+
+def _model(home: Path, looked: dict[str, int]) -> Iterator[Finding]:
+    looked["model"] = looked.get("model", 0) + 1
+    if (wrong := _wrong(partial(weights_of, home))) is not None:
+        yield Finding(home, wrong)
+
+
+def _cache(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
+    own = (folder / storage.ABOUT).is_file()
+    paths = [folder] if own else [entry.path for entry in shelf.entries(folder)]
+    looked["decoded data set"] = len(paths)
+    for path in paths:
+        try:
+            storage.load(path)
+        except (storage.Damaged, OSError, ValueError, KeyError, TypeError) as error:
+            yield Finding(path, f"{path}: {error}", None if isinstance(error, OSError) else partial(_discarded, path))
+
+
+def _leftovers(home: Path, status: str) -> Iterator[Finding]:
+    """What a kill right after the result leaves; a failed trial goes on from its checkpoints."""
+    paths = [path for path in (home / LOCK, *leftovers(home)) if os.path.lexists(path)]
+    if status != "failed":
+        paths += [*saved(home), *(path for path in [home / Journal.WHOLE] if path.exists())]
+    for path in paths:
+        said = f"{path} was left behind by a process that is no more"
+        yield Finding(path, said, partial(_gone, path), leftover=True)
+
+
+def _wrong(look: Callable[[], object]) -> str | None:
+    try:
+        look()
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _new_mark(folder: Path) -> str:
+    publish_mark(folder, said_by_trials(folder))
+    return "written again, from what the trials say of their data"
+
+
+def _settings_again(home: Path) -> str:
+    if restored(home):
+        return "written again, as the saved model of the trial has it"
+    return _run_again(home)
+
+
+def _run_again(home: Path) -> str:
+    kept = models_in(home)
+    make_room(home)
+    stay = f"; its models stay until then ({', '.join(path.name for path in kept)})" if kept else ""
+    return f"the trial has no result any more, so that the command that made it runs it again{stay}"
+
+
+def _gone(path: Path, more: str = "") -> str:
+    if path.is_dir() and path in saved(path.parent):
+        remove(path)
+    elif path.is_dir():
+        shutil.rmtree(path)
+    else:
+        with suppress(FileNotFoundError):
+            path.unlink()
+    return f"removed{'; ' * bool(more)}{more}"
+
+
+def _discarded(path: Path) -> str:
+    shelf.discard(path)
+    return "removed; the images are decoded again when they are needed"
