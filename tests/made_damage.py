@@ -95,6 +95,8 @@ def make(measured: bool) -> str:
 def flip(content: bytes) -> bytes:
     """A bit of a digit where there are some, as the worst that can happen to a file of numbers."""
     digits = [at for at, byte in enumerate(content) if 48 <= byte < 58] or [len(content) // 2]
+    if not content:
+        return b"1"
     at = digits[len(digits) // 2]
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 

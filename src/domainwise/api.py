@@ -53,7 +53,7 @@ class Comparison:
             missing = self.missing(retry_failed)
             for trial in missing:  # one that finished stays until there is one with the averages that it lacks
                 home = self.folder / "trials" / trial.id
-                if (ended(home) or {}).get("status") != "finished":
+                if (ended(home, files=retry_failed) or {}).get("status") != "finished":
                     make_room(home)
             engine.run(missing, self.data, self.folder, watch)
         return self.results()

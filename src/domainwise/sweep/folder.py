@@ -63,13 +63,13 @@ def is_ours(folder: Path) -> bool:
     return (folder / MARK).is_file() or any(folder.glob("trials/*/trial.json"))
 
 
-def ended(path: Path, *, certain: bool = False) -> dict[str, Any] | None:
-    """The result in a trial's folder, if there is one, whether or not it is damaged; ``certain`` as in `result_in`."""
+def ended(path: Path, *, files: bool = False, certain: bool = False) -> dict[str, Any] | None:
+    """The result in a trial's folder, if there is one, whether or not it is damaged; the rest as in `result_in`."""
     try:
         (path / "result.json").lstat()
     except ABSENT:
         return None
-    return result_in(path, certain=certain)
+    return result_in(path, files=files, certain=certain)
 
 
 def make_room(home: Path) -> None:
