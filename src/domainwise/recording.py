@@ -218,17 +218,17 @@ class CudaGraphs:
 
     def rehearse(self, step: Step) -> tuple[dict[str, Tensor], str]:
         """A recording could not wait for the device: torch says who does."""
-        mode = torch.cuda.get_sync_debug_mode()
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            with warnings.catch_warnings(record=True) as heard:
-                warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            mode = torch.cuda.get_sync_debug_mode()
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
                 metrics = self.run(step)
-        finally:
-            torch.cuda.set_sync_debug_mode(mode)
-        waits = [one for one in heard if "synchronizing" in str(one.message)]
+            finally:
+                torch.cuda.set_sync_debug_mode(mode)
+        waits = [one for one in heard if "called a synchronizing" in str(one.message)]
         for one in heard:
-            if one not in waits:
+            if one not in waits and "Synchronization debug mode" not in str(one.message):
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         where = f"{Path(waits[0].filename).name}, line {waits[0].lineno}" if waits else ""
         return metrics, f"step waits for a number from the GPU in {where}" if waits else ""
