@@ -158,9 +158,7 @@ def test_a_report_can_be_made_again(domainwise, tmp_path: Path) -> None:
 def test_models_are_kept_as_asked_and_the_disk_they_need_is_said(domainwise, tmp_path: Path) -> None:
     code, _, err = domainwise(*compare("--algorithms", "erm", "--keep", "all", "--snapshots", 2, "-o", "out"))
     assert code == 0, err
-    assert re.search(
-        r"disk: about [\d.]+ [kM]B for the models that stay and [\d.]+ [kM]B while it runs; .* are free", err
-    )
+    assert re.search(r"disk: about [\d.]+ [kM]B for what stays and [\d.]+ [kM]B while it runs; .* are free", err)
     kept = {str(file.parent.relative_to(tmp_path / "out")) for file in tmp_path.rglob("*.safetensors")}
     assert {Path(*Path(folder).parts[2:]).as_posix() for folder in kept} == {
         "best", "models/0", "models/1", "models/2", "snapshots/1", "snapshots/2",

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,15 @@ from made_data import stripes
 from sklearn import calibration, metrics
 
 from domainwise import counts
-from domainwise.algorithms import create
-from domainwise.data.domains import Domain
+from domainwise.algorithms import create, parse
+from domainwise.data.domains import Domain, domains
 from domainwise.data.feed import EVALUATION_BATCH as BATCH, Inputs, Part
 from domainwise.evaluate import evaluate
 from domainwise.network import build
+from domainwise.settings import resolve
+from domainwise.sweep.disk import disk_needed
+from domainwise.sweep.execute import execute
+from domainwise.sweep.plan import plan
 
 CLASSES = 7
 
@@ -143,7 +148,7 @@ def test_the_device_is_waited_for_once_however_many_batches(made: Made, monkeypa
         counting = lambda *given, name=name, real=real: (waits.update([name]), real(*given))[1]  # noqa: E731
         monkeypatch.setattr(torch.Tensor, name, counting)
     made.evaluated(counts=True)
-    assert waits == {"cpu": 1}
+    assert waits == {"cpu": 1, "numpy": 1}  # the second of what is here already
 
 
 @pytest.mark.gpu
@@ -180,3 +185,30 @@ def test_an_algorithm_is_evaluated_on_the_rows_of_its_part_as_it_predicts() -> N
 def test_reading_counts_needs_no_torch() -> None:
     code = "import sys, domainwise.counts; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_of_many_classes_only_what_is_not_zero_is_kept_and_measures_the_same() -> None:
+    random = np.random.RandomState(0)
+    table = np.zeros((300, 300), np.int64)
+    table[random.randint(0, 300, 900), random.randint(0, 300, 900)] += 1
+    kept = counts.kept(table)
+    assert np.array_equal(counts.whole(kept), table)
+    assert len(json.dumps(kept)) < len(json.dumps(table.tolist())) / 10
+    for measure in (counts.accuracy, counts.balanced_accuracy, counts.macro_f1):
+        assert measure(kept) == measure(table.tolist())
+    assert counts.kept(table[:7, :7]) == table[:7, :7].tolist()
+
+
+def test_a_thousand_classes_take_little_room_and_the_estimate_has_it(tmp_path: Path) -> None:
+    random = np.random.RandomState(0)
+    pixels = random.randint(0, 256, (1000, 4, 4, 1)).astype(np.uint8)
+    data = domains({name: (pixels, np.arange(1000)) for name in "ab"}, name="thousand")
+    (trial,) = plan(data, parse("erm"), [("b",)], [0], resolve(given={"steps": 2, "evaluate_every": 1, "batch": 4}))
+    needed = disk_needed(trial, data, keep="none")
+    assert execute(trial, data, tmp_path, keep="none")["status"] == "finished"
+    size = (tmp_path / "counts.json").stat().st_size
+    assert size < needed.afterwards < 4 * size
+    assert size < 200_000
+    part = json.loads((tmp_path / "counts.json").read_text())["model"]["b"]["main"]
+    assert counts.accuracy(part["confusion"]) == part["accuracy"]
+    assert counts.whole(part["confusion"]).sum(1).max() == 1

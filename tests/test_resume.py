@@ -344,5 +344,5 @@ def _size(folder: Path) -> int:
 def test_a_wrong_way_to_keep_models_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match='keep must be "best", "none" or "all", got \'some\''):
         run(trial(), tmp_path, keep="some")
-    with pytest.raises(InputError, match="snapshots says how many models to keep, so 0 or more, got -1"):
+    with pytest.raises(InputError, match="snapshots is how many models to keep, from 0 to the 20 updates, got -1"):
         run(trial(), tmp_path, snapshots=-1)

@@ -1,7 +1,9 @@
 """Measures that come from stored counts alone, so that a report needs neither the model nor torch.
 
-``confusion[i][j]`` is how many images of class i were predicted to be of class j. ``calibration`` has, for each of 15
-equally wide bins of confidence, how many images fell into it, the sum of their confidences and how many were right.
+``confusion[i][j]`` is how many images of class i were predicted to be of class j; of more than 50 classes only what is
+not zero is kept, as {"classes": 1000, "true": [i, ...], "predicted": [j, ...], "images": [n, ...]}, which :func:`whole`
+makes a table again. ``calibration`` has, for each of 15 equally wide bins of confidence, how many images fell into it,
+the sum of their confidences and how many were right.
 """
 
 from __future__ import annotations
@@ -10,30 +12,57 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 BINS = 15
 
-Confusion = Sequence[Sequence[int]]
+MANY = 50  # classes of which a whole table, mostly zeros, would be long
+
+Confusion = Sequence[Sequence[int]] | Mapping[str, Any]
+Numbers = npt.NDArray[np.int64]
 Calibration = Mapping[str, Sequence[float]]
 
 
+def kept(table: Numbers) -> Confusion:
+    """A whole table as it is kept."""
+    if len(table) <= MANY:
+        return table.tolist()  # type: ignore[no-any-return]
+    true, predicted = np.nonzero(table)
+    cells = {"true": true, "predicted": predicted, "images": table[true, predicted]}
+    return {"classes": len(table), **{name: numbers.tolist() for name, numbers in cells.items()}}
+
+
+def whole(confusion: Confusion) -> Numbers:
+    """The whole table again."""
+    if not isinstance(confusion, Mapping):
+        return np.asarray(confusion, np.int64)
+    table = np.zeros((confusion["classes"],) * 2, np.int64)
+    table[confusion["true"], confusion["predicted"]] = confusion["images"]
+    return table
+
+
+def _right_true_predicted(confusion: Confusion) -> tuple[Numbers, Numbers, Numbers]:
+    """Of every class: how many images were recognised, how many there are, how many were taken for it."""
+    table = whole(confusion)
+    return np.diag(table), table.sum(1), table.sum(0)
+
+
 def accuracy(confusion: Confusion) -> float:
-    table = np.asarray(confusion)
-    return float(np.trace(table) / table.sum())
+    right, true, _ = _right_true_predicted(confusion)
+    return float(right.sum() / true.sum())
 
 
 def balanced_accuracy(confusion: Confusion) -> float:
     """The mean, over the classes that occur, of the share of their images that was recognised."""
-    table = np.asarray(confusion)
-    occurring = table.sum(1) > 0
-    return float(np.mean(np.diag(table)[occurring] / table.sum(1)[occurring]))
+    right, true, _ = _right_true_predicted(confusion)
+    return float(np.mean(right[true > 0] / true[true > 0]))
 
 
 def macro_f1(confusion: Confusion) -> float:
     """The mean F1 over the classes that occur or are predicted."""
-    table = np.asarray(confusion)
-    involved = table.sum(0) + table.sum(1)
-    return float(np.mean(2 * np.diag(table)[involved > 0] / involved[involved > 0]))
+    right, true, predicted = _right_true_predicted(confusion)
+    involved = true + predicted
+    return float(np.mean(2 * right[involved > 0] / involved[involved > 0]))
 
 
 def calibration_error(calibration: Calibration) -> float:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from domainwise.algorithms import Algorithm
-from domainwise.counts import BINS
+from domainwise.counts import BINS, kept
 from domainwise.data.feed import Inputs, Part, batches
 from domainwise.turns import in_turn
+
+Numbers = npt.NDArray[np.float32]
 
 
 def evaluate(
@@ -74,26 +78,26 @@ def _counts(logits: Tensor, y: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _fetched(sums: dict[str, Tensor]) -> dict[str, Any]:
+def _fetched(sums: dict[str, Tensor]) -> dict[str, Numbers]:
     """All of them in one transfer."""
-    flat = torch.cat([value.flatten() for value in sums.values()]).cpu()
+    flat = torch.cat([value.flatten() for value in sums.values()]).cpu().numpy()
     found, start = {}, 0
     for name, value in sums.items():
-        found[name] = flat[start : start + value.numel()].view(value.shape).tolist()
+        found[name] = flat[start : start + value.numel()].reshape(value.shape)
         start += value.numel()
     return found
 
 
-def _named(sums: dict[str, Any], count: int) -> dict[str, Any]:
-    found = {"accuracy": sums["right"] / count, "loss": sums["loss"] / count, "count": count}
+def _named(sums: dict[str, Numbers], count: int) -> dict[str, Any]:
+    found = {"accuracy": sums["right"].item() / count, "loss": sums["loss"].item() / count, "count": count}
     if "confusion" not in sums:
         return found
     return {
         **found,
-        "confusion": [[int(n) for n in row] for row in sums["confusion"]],
+        "confusion": kept(sums["confusion"].astype(np.int64)),
         "calibration": {
-            "count": [int(n) for n in sums["bin_count"]],
-            "confidence": sums["bin_confidence"],
-            "correct": [int(n) for n in sums["bin_correct"]],
+            "count": sums["bin_count"].astype(np.int64).tolist(),
+            "confidence": sums["bin_confidence"].tolist(),
+            "correct": sums["bin_correct"].astype(np.int64).tolist(),
         },
     }

@@ -115,7 +115,7 @@ class Job:
         kept, running = one.afterwards * len(missing), one.running * min(at_once, len(missing))
         free = free_space(self.comparison.folder)
         enough = "" if kept + running < free else ": that will not be enough, see --keep and --snapshots"
-        models = f"{size(kept)} for the models that stay and " if kept else ""
+        models = f"{size(kept)} for what stays and " if kept else ""
         return f"disk: about {models}{size(running)} while it runs; {size(free)} are free{enough}"
 
     def _list(self, missing: Sequence[Trial]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from domainwise import integrity
+from domainwise.counts import whole
 from domainwise.errors import Note
 from domainwise.report.grid import Grid, accuracy
 from domainwise.results import Outcome
@@ -73,7 +74,7 @@ def _tally(outcome: Outcome, files: dict[Path, dict[str, Any]]) -> Tally | None:
 
 def _of_part(part: Mapping[str, Any]) -> Tally:
     bins = [part["calibration"][row] for row in ("count", "confidence", "correct")]
-    return Tally(np.asarray(part["confusion"], float), np.asarray(bins, float))
+    return Tally(whole(part["confusion"]).astype(float), np.asarray(bins, float))
 
 
 def pooled(seeds: Sequence[Tally]) -> Tally | None:

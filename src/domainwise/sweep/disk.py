@@ -23,8 +23,8 @@ GENERATORS = 2**16  # bytes of their states, and of all that is not tensors
 class Disk(NamedTuple):
     """In bytes, about, and rather too much than too little."""
 
-    running: int  # by the two checkpoints of a trial that runs, beside the rest
-    afterwards: int  # by the models that are kept
+    running: int  # by the two checkpoints of a trial that runs and its evaluations, beside the rest
+    afterwards: int  # by the models that are kept, and the counts of the selected one
 
 
 def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: int = 0) -> Disk:
@@ -37,7 +37,17 @@ def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: 
     models = best + (variants * evaluations if keep == "all" else 0) + len(spread(snapshots, trial.steps))
     inner = ADAM if trial.hyperparameters.get("inner") in ("adam", "momentum") else 0
     copies = 1 + ADAM + inner + best + _averaged(trial)
-    return Disk(2 * (weights * copies + GENERATORS), weights * models)
+    told = variants * _counts(trial, data)
+    return Disk(2 * (weights * copies + GENERATORS) + evaluations * told, weights * models + told)
+
+
+CELL = 40  # bytes of a number of images in counts.json, with what says of which classes
+
+
+def _counts(trial: Trial, data: Domains) -> int:
+    """What one evaluation says of all classes, for every domain and part of one."""
+    cells = len(data.classes) ** 2
+    return sum(HEADER + CELL * min(2 * cells, len(domain)) for domain in data)
 
 
 def _network(trial: Trial, data: Domains) -> Network:
