@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Callable
 from copy import deepcopy
@@ -11,6 +12,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -21,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector
 from torch.optim import SGD, Adam, AdamW
 
+import domainwise
 from domainwise import MetaOptimizer, Network, and_mask, arithmetic, constant, last, sand_mask, weighted
 from domainwise.algorithms import create
 
@@ -409,6 +412,35 @@ def case_algorithms(rank: int) -> list[str]:
     return found
 
 
+def case_trials(rank: int) -> str:
+    images = torch.zeros(20, 8, 8, 3, dtype=torch.uint8).numpy()
+    data = domainwise.domains({name: (images, torch.arange(20).numpy() % 2) for name in ("a", "b")})
+    with TemporaryDirectory() as folder:
+        try:
+            domainwise.compare(data, ["erm"], seeds=1, steps=2, output=folder)
+        except ValueError as error:
+            return str(error)
+        return "nothing"
+
+
+def program(start: str) -> str:
+    """The one of the docs that starts so."""
+    page = (Path(__file__).parents[1] / "docs" / "own-loop.md").read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^```py\n({re.escape(start)}.*?)^```", page, re.DOTALL | re.MULTILINE)
+    return str(found)
+
+
+def case_docs(rank: int) -> dict[str, Any]:
+    """The program of the docs, in the process group that runs already."""
+    text = program("# train.py")
+    for call in ("dist.init_process_group()\n", "dist.destroy_process_group()\n"):
+        assert call in text
+        text = text.replace(call, "")
+    seen: dict[str, Any] = {}
+    exec(compile(text, "own-loop.md", "exec"), seen)
+    return {"losses": seen["losses"].tolist(), "net": [p.tolist() for p in seen["model"].parameters()]}
+
+
 def on_two_ranks(module: str, folder: Path) -> list[dict[str, Any]]:
     """What the cases of a module return on each rank."""
     command = [sys.executable, __file__, module, str(folder)]
@@ -428,7 +460,7 @@ def run(module: str, folder: Path, rank: int) -> None:
     dist.init_process_group("gloo", init_method=where, rank=rank, world_size=2, timeout=timedelta(seconds=60))
     gc.freeze()  # the search for wrappers would go through all modules of torch once for every MetaOptimizer made here
     found = {}
-    for name, case in vars(import_module(module)).items():
+    for name, case in list(vars(import_module(module)).items()):
         if name.startswith("case_"):
             dist.barrier()
             found[name.removeprefix("case_")] = case(rank)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
-from made_ranks import COMBINES, INNERS, on_two_ranks
+from made_ranks import COMBINES, INNERS, on_two_ranks, program
 from torch.optim import SGD
 
 from domainwise import InputError, MetaOptimizer
@@ -162,6 +165,39 @@ def test_an_algorithm_that_would_train_apart_on_every_rank_is_a_sentence(found):
     for said in found["algorithms"]:
         assert [sentence.partition(" trains in one process")[0] for sentence in said] == ["erm", "arith", "mldg"]
         assert all("would drift apart" in sentence for sentence in said)
+
+
+def test_a_trial_among_ranks_is_a_sentence_before_it_begins(found):
+    assert all(said.startswith("a trial trains in one process") for said in found["trials"])
+
+
+def test_the_program_of_the_docs_trains_the_same_network_on_both(found):
+    zero, one = found["docs"]
+    assert zero == one
+    assert len(zero["losses"]) == 3
+
+
+@pytest.mark.slow
+def test_the_program_of_the_docs_runs_under_torchrun(tmp_path):
+    (tmp_path / "train.py").write_text(program("# train.py"), encoding="utf-8")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    ran = subprocess.run(torchrun, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("tensor([") == 1
+
+
+@pytest.fixture(scope="module")
+def framed(tmp_path_factory):
+    return on_two_ranks("made_frameworks", tmp_path_factory.mktemp("frameworks"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["fabric", "accelerate"])
+def test_what_the_docs_say_of_fabric_and_accelerate_walks_as_one_process_does(framed, framework):
+    found = [rank[framework] for rank in framed]
+    if None in found:
+        pytest.skip(f"{framework} is not installed")
+    assert max(found) < 1e-4  # float32 and Adam; ranks that do not share end 0.1 apart
 
 
 def test_a_group_of_ones_own(found):

@@ -40,6 +40,15 @@ def several(group: ProcessGroup | None = None, needed: bool = False) -> bool:
     return dist.get_world_size(group) > 1
 
 
+def check_alone(name: str) -> None:
+    """What does not know of ranks would train a network of its own on each of them, and say nothing of it."""
+    if several():
+        raise InputError(
+            f"{name} trains in one process, and torch.distributed runs here with several ranks, which would drift "
+            "apart: share the walk of a MetaOptimizer among them, or train before init_process_group"
+        )
+
+
 class Alone:
     """One process takes the walk: nobody to tell, nothing to wait for."""
 

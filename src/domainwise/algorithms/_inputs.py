@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from domainwise.errors import InputError
-from domainwise.ranks import several
 
 
 def check_network(owner: str, net: nn.Module, *, halves: bool, linear: bool) -> None:
@@ -58,12 +57,3 @@ def _each(owner: str, batches: Sequence[Any], fresh: int) -> Iterator[tuple[int,
 
 def _is_pair(batch: Any) -> bool:
     return isinstance(batch, Sequence) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
-
-
-def check_alone(name: str) -> None:
-    """An algorithm does not know of ranks: each would train a network of its own, and none would say so."""
-    if several():
-        raise InputError(
-            f"{name} trains in one process, and torch.distributed runs here with several ranks, which would drift "
-            "apart: share the walk of a MetaOptimizer among them, or train before init_process_group"
-        )

@@ -24,6 +24,7 @@ from domainwise.integrity import Damaged, Unreadable, digest, read, sealed
 from domainwise.keeper import Keep, Keeper
 from domainwise.loop import run
 from domainwise.model import CONFIG, WEIGHTS
+from domainwise.ranks import check_alone
 from domainwise.records import Journal, Record, averaged, publish, publish_once
 from domainwise.results import DAMAGED, READ, result_in
 from domainwise.select import selected, summary, validation
@@ -71,6 +72,7 @@ def execute(
                 ended = _ended(trial, home)
             if ended is not None:
                 return ended
+            check_alone("a trial")
             clear_leftovers(home)
             publish(home / "trial.json", sealed(trial.to_json()))
             keeper = Keeper(trial, keep=keep, snapshots=snapshots, folder=home)
