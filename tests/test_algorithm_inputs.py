@@ -40,10 +40,10 @@ PUBLISHED = {
         "anneal": (1500, whole(uniform(0, 5000)), "penalty_anneal_iters"),
         "ema": (0.95, uniform(0.9, 0.99), "ema"),
     },
-    "hgp": {"alpha": (1e-4, log10(-5, -3), None), "beta": (5e-3, log10(-3, -1), None)},
+    "hgp": {"alpha": (1e-4, log10(-5, -3), "penalty_alpha"), "beta": (5e-3, log10(-3, -1), "penalty_beta")},
     "hutchinson": {
-        "alpha": (1e-3, log10(-3, -1), None),
-        "beta": (5e-3, log10(-4, -2), None),
+        "alpha": (1e-3, log10(-3, -1), "penalty_alpha"),
+        "beta": (5e-3, log10(-4, -2), "penalty_beta"),
         "draws": (0, None, None),
     },
 }

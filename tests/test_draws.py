@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from domainwise.algorithms import Spec, create, draw, names, parse
@@ -47,7 +48,21 @@ def test_draws_stay_in_the_published_ranges(settings, lr, decay, batch) -> None:
         assert batch[0] <= found["batch"] <= batch[1]
         assert found["dropout"] in (0.0, 0.1, 0.5)
         assert drawn(Spec("erm"), settings, number, 0, "domainnet")["batch"] <= batch[1]
-    assert drawn(Spec("arm"), settings, 3, 0)["batch"] == 8
+
+
+def test_arm_takes_8_images_of_a_domain_unless_they_are_small() -> None:
+    """As DomainBed's registry has it, where small images come first."""
+    for number in range(1, 25):
+        small, usual = (drawn(Spec(name), MNIST, number, 0)["batch"] for name in ("arm", "erm"))
+        assert small == usual
+        assert drawn(Spec("arm"), PACS, number, 0)["batch"] == 8
+
+
+def test_a_draw_is_seeded_by_the_name_that_the_original_code_has() -> None:
+    root = seed_hash(2, 1)
+    for name, low in (("hgp", (-5, -3)), ("hutchinson", (-3, -1))):
+        expected = np.random.RandomState(seed_hash(root, "penalty_alpha")).uniform(*low)
+        assert drawn(Spec(name), PACS, 2, 1)["alpha"] == 10**expected
 
 
 @pytest.mark.parametrize("name", names())

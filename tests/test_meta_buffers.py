@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.optim import SGD
 
-from domainwise import MetaOptimizer, constant
+from domainwise import InputError, MetaOptimizer, Network, constant
+from domainwise.algorithms import create
 
 LEGS = [torch.full((4, 1), 8.0), torch.full((4, 1), 16.0)]
 
@@ -71,3 +72,16 @@ def test_buffers_replaced_by_the_forward_pass_are_followed(policy, expected):
     net = Counter()
     MetaOptimizer(SGD(net.parameters()), inner_lr=0.1, module=net, buffers=policy).step(net, list(torch.ones(3)))
     assert net.seen.item() == expected
+
+
+@pytest.mark.parametrize("name", ["arith", "fish", "maml", "reptile"])
+def test_an_algorithm_that_walks_can_say_what_stays(name: str) -> None:
+    means = {}
+    for policy in ("end", "start", "mean"):
+        norm = nn.BatchNorm1d(1, momentum=0.5)
+        walk = create(name, lr=1e-3, buffers=policy, shuffle=False).setup(Network(norm, nn.Linear(1, 2)), seed=0)
+        walk.update([(leg, torch.tensor([0, 1, 0, 1])) for leg in LEGS])
+        means[policy] = norm.running_mean.item()
+    assert means == {"end": 10.0, "start": 0.0, "mean": 7.0}
+    with pytest.raises(InputError, match="buffers must be one of end, start, mean"):
+        create(name, buffers="middle")

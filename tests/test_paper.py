@@ -19,8 +19,9 @@ from domainwise.api import Comparison, Results
 from domainwise.errors import InputError
 from domainwise.paper import figure3, figure4, figure5, numbers, table1, table2, table3, table4, table5
 from domainwise.paper.contents import TABLES, named
-from domainwise.paper.folders import opened
+from domainwise.paper.folders import alike, opened
 from domainwise.paper.orderings import ordering
+from domainwise.paper.remarks import remarks
 from domainwise.paper.rows import Wish
 from domainwise.paper.side_by_side import checkpoints, table
 from domainwise.paper.significance import sign_flips
@@ -153,6 +154,21 @@ def test_cells_are_means_over_targets_and_seeds_at_three_views(tmp_path: Path) -
     assert entry(wide, "Arith").cells["selected"][at].error == pytest.approx(stdev(by_seed))
     theirs = table1.render(Results.open(tmp_path).outcomes, replace(WISH, error="domainbed"))
     assert entry(theirs, "Arith").cells["selected"][at].error == pytest.approx(pstdev(by_seed) / 2**0.5)
+
+
+def test_weights_on_vlcs_are_averaged_as_swad_published_it(tmp_path: Path) -> None:
+    asked = {name: table4.trials(tiny(name), settings("swad"), Wish(seeds=1), tmp_path).trials[0].average
+             for name in ("pacs", "vlcs")}  # fmt: skip
+    assert asked == {"pacs": "swad", "vlcs": "swad(ratio=0.2)"}
+
+
+def test_the_batch_of_arm_is_its_own_and_makes_no_other_table(tmp_path: Path) -> None:
+    large = settings(input_size=64)
+    found = table1.trials(tiny(), large, Wish(("arm", "erm"), seeds=1), tmp_path)
+    assert {(trial.algorithm, trial.batch) for trial in found.trials} == {("arm", 8), ("erm", 32)}
+    outcomes = Results.open(ended(found)).outcomes
+    assert list(alike(outcomes)) == [""]
+    assert not [text for text in remarks(outcomes, "domainbed") if "batch 8" in text]
 
 
 def test_the_difference_to_the_paper_is_beside_the_number(tmp_path: Path) -> None:

@@ -71,6 +71,22 @@ def test_what_is_given_or_written_is_not_searched() -> None:
     assert last.origins["inner_lr"].startswith("written")
 
 
+def test_an_algorithm_has_settings_of_its_own_below_what_is_given() -> None:
+    erm, arm = planned("erm,arm", input_size=64)
+    assert (erm.batch, arm.batch, arm.origins["batch"]) == (32, 8, "algorithm arm")
+    assert [trial.batch for trial in planned("erm,arm", input_size=64, batch=32)] == [32, 32]
+    assert planned("arm", input_size=28)[0].batch == 32  # small images are as for all others
+    folders = [prepare(DATA, name, settings=resolve(given={"input_size": 64})).folder for name in ("erm", "arm")]
+    assert folders[0] == folders[1]
+
+
+def test_what_was_added_later_is_in_an_id_only_where_it_is_not_the_default() -> None:
+    plain, ended, started = (planned(f"fish{text}")[0] for text in ("", "(buffers='end')", "(buffers='start')"))
+    assert "buffers" not in plain.hyperparameters
+    assert plain.id == ended.id != started.id
+    assert started.hyperparameters["buffers"] == "start"
+
+
 def test_of_the_draws_of_one_seed_the_best_validated_is_reported(tmp_path: Path) -> None:
     results = compare(DATA, "erm", targets="c", seeds=1, draws=3, steps=2, output=tmp_path)
     assert len(results.outcomes) == 3

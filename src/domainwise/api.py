@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,15 @@ def prepare(
     trials = plan(data, specs, targets_of(data, targets), seeds_of(seeds), settings, canonical(average), draws)
     if output:
         refuse_file(Path(output))
-    return Comparison(data, tuple(trials), Path(output) if output else default_folder(command, trials[0]))
+    return Comparison(
+        data, tuple(trials), Path(output) if output else default_folder(command, before(trials[0], settings))
+    )
+
+
+def before(trial: Trial, settings: Settings) -> Trial:
+    """A trial without what its algorithm has settled: algorithms of one table have one folder."""
+    names = [name for name, origin in trial.origins.items() if origin.startswith("algorithm ")]
+    return replace(trial, **{name: getattr(settings, name) for name in names})
 
 
 def default_folder(command: str, trial: Trial) -> Path:

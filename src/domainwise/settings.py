@@ -1,6 +1,7 @@
 """Settings of a trial beside its data, algorithm, target and seed, and where each of them came from.
 
-Precedence: preset < network < benchmark < device < given by the user. A preset says everything, the others some of it.
+Precedence: preset < network < benchmark < algorithm < drawn by a search < device < given by the user. A preset says
+everything, the others some of it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from domainwise.errors import InputError, closest
@@ -169,6 +170,17 @@ BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
         "domainnet": {"steps": 15001, "evaluate_every": 500, "select_every": 1000},
     },
 }
+
+SMALL = 28  # images up to this size have their own ranges in a search, and no settings of their algorithm's own
+ALGORITHMS: dict[str, dict[str, Any]] = {"arm": {"batch": 8}}  # which is also what it sums up in a context
+
+
+def of_algorithm(settings: Settings, name: str) -> Settings:
+    """With what an algorithm goes by where nothing is given."""
+    own = {key: value for key, value in ALGORITHMS.get(name, {}).items() if settings.origins.get(key) != "given"}
+    if not own or settings.input_size <= SMALL:
+        return settings
+    return replace(settings, **own, origins={**settings.origins, **dict.fromkeys(own, f"algorithm {name}")})
 
 
 def resolve(

@@ -211,6 +211,14 @@ def hypers(cls: type[Algorithm]) -> dict[str, tuple[Field[Any], Hyper]]:
     return {field.name: (field, field.metadata["hyper"]) for field in fields(cls)}
 
 
+def resolved(algorithm: Algorithm) -> dict[str, Value]:
+    """All hyperparameters, as a trial keeps them: those added since its id was settled only where they differ."""
+    own = {name: getattr(algorithm, name) for name in hypers(type(algorithm))}
+    about = hypers(type(algorithm)).items()
+    kept = {name for name, (field, hyper) in about if not hyper.added or own[name] != field.default}
+    return {name: value for name, value in own.items() if name in kept}
+
+
 def make(cls: type[Algorithm], settings: Mapping[str, Any]) -> Algorithm:
     known = hypers(cls)
     for name in settings:

@@ -20,13 +20,14 @@ class Hyper:
     """What a field knows about itself besides its default."""
 
     draw: Draw | None = None
-    domainbed: str | None = None  # DomainBed's name for it, which seeds the draw
+    domainbed: str | None = None  # its name in DomainBed, or in the fork that has the algorithm, which seeds the draw
     above: float | None = None
     least: float | None = None
     most: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()
     unset: str = ""  # what is used where the default is None
+    added: bool = False  # after 0.1.0: trials that have its default are named as before
 
     def shown(self, default: object) -> str:
         """The default, for eyes."""
@@ -91,12 +92,14 @@ def hyper(
     below: float | None = None,
     choices: tuple[str, ...] = (),
     unset: str = "",
+    added: bool = False,
 ) -> Any:
     """A hyperparameter of an algorithm: its default, its search draw, and the values it may take.
 
-    ``unset`` says what is used where the default is None.
+    ``unset`` says what is used where the default is None; ``added`` that there are trials from before, whose ids must
+    stay: a trial keeps it only where it is not the default.
     """
-    about = Hyper(draw, domainbed, above, least, most, below, choices, unset)
+    about = Hyper(draw, domainbed, above, least, most, below, choices, unset, added)
     return field(default=default, metadata={"hyper": about})
 
 

@@ -30,6 +30,7 @@ class Walk(Algorithm):
     scale: float = hyper(1.0, above=0)
     shuffle: bool = hyper(True)
     domainwise: bool = hyper(True)
+    buffers: str = hyper("end", choices=("end", "start", "mean"), added=True)
 
     @property
     def fresh(self) -> int:
@@ -38,6 +39,10 @@ class Walk(Algorithm):
     @property
     def pooled(self) -> bool:
         return not self.domainwise
+
+    @property
+    def uncapturable(self) -> str:
+        return "" if self.buffers == "end" else f'buffers="{self.buffers}" was never tried in a CUDA graph'
 
     @property
     def alpha(self) -> float:
@@ -75,6 +80,8 @@ class Walk(Algorithm):
             inner=self._inner(),
             shuffle=False,  # the minibatches come in the order of the visits
             generator=self.order,
+            module=None if self.buffers == "end" else self.net,
+            buffers=self.buffers,  # type: ignore[arg-type]  # checked against the choices
         )
 
     def advice(self) -> str:

@@ -18,8 +18,8 @@ class HGP(Penalized):
 
     linear = True
 
-    alpha: float = hyper(1e-4, log10(-5, -3), least=0)
-    beta: float = hyper(5e-3, log10(-3, -1), least=0)
+    alpha: float = hyper(1e-4, log10(-5, -3), domainbed="penalty_alpha", least=0)
+    beta: float = hyper(5e-3, log10(-3, -1), domainbed="penalty_beta", least=0)
 
     def terms(self, batches: Sequence[Batch]) -> Terms:
         inputs, logits = at_head(self.net, batches)

@@ -34,8 +34,8 @@ class Hutchinson(Penalized):
 
     linear = True
 
-    alpha: float = hyper(1e-3, log10(-3, -1), least=0)
-    beta: float = hyper(5e-3, log10(-4, -2), least=0)
+    alpha: float = hyper(1e-3, log10(-3, -1), domainbed="penalty_alpha", least=0)
+    beta: float = hyper(5e-3, log10(-4, -2), domainbed="penalty_beta", least=0)
     draws: int = hyper(0, least=0)  # not another name for `fresh` here
 
     @property

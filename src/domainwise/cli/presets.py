@@ -31,7 +31,7 @@ def show(
     from rich.text import Text
 
     from domainwise.cli.reading import assignments
-    from domainwise.settings import Settings, resolve
+    from domainwise.settings import ALGORITHMS, Settings, of_algorithm, resolve
 
     settings = resolve(
         name, benchmark=benchmark, given={**({"network": network} if network else {}), **assignments(set)}
@@ -40,6 +40,10 @@ def show(
     for field in fields(Settings):
         if field.name not in ("hyperparameters", "origins"):
             table.add_row(field.name, Text(str(getattr(settings, field.name))), settings.origins[field.name])
+    for algorithm in ALGORITHMS:
+        own = of_algorithm(settings, algorithm)
+        for key in ALGORITHMS[algorithm]:
+            table.add_row(f"{key} of {algorithm}", Text(str(getattr(own, key))), own.origins[key])
     for key, value in settings.hyperparameters.items():
         table.add_row(key, Text(str(value)), "given")
     Console(highlight=False).print(table)

@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 from domainwise.api import Results
 from domainwise.paper.drawings import Drawing
 from domainwise.paper.pages import Page
+from domainwise.paper.remarks import preset_of
 from domainwise.paper.rows import Wish
 from domainwise.results import Outcome
+from domainwise.settings import resolve
 from domainwise.trial import Trial
 
 Made = TypeVar("Made", Page, Drawing)
@@ -38,6 +40,8 @@ def _differs(name: str, outcomes: Sequence[Outcome]) -> bool:
 
 def _value(outcome: Outcome, name: str) -> Any:
     trial = outcome.trial
+    if trial.origins.get(name, "").startswith("algorithm "):  # what it would be without: that is no other table
+        return getattr(resolve(preset_of(trial) or "quick", benchmark=trial.data), name)
     return trial.hyperparameters.get(name) if name in ("lr", "weight_decay") else getattr(trial, name)
 
 

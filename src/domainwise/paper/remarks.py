@@ -8,7 +8,7 @@ from typing import Any
 from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.numbers import DATA_SETS
 from domainwise.results import Outcome
-from domainwise.settings import PRESETS, resolve
+from domainwise.settings import PRESETS, of_algorithm, resolve
 from domainwise.trial import Trial
 
 TOLD = ("network", "input_size", "augment", "validation", "batch", "steps", "evaluate_every", "holdout", "precision",
@@ -33,7 +33,7 @@ def preset_of(trial: Trial) -> str:
 
 def _differing(trial: Trial, preset: str) -> list[str]:
     """Every setting that is not that of the preset the trial was made with."""
-    usual = resolve(preset_of(trial) or preset, benchmark=trial.data, device="cuda")
+    usual = of_algorithm(resolve(preset_of(trial) or preset, benchmark=trial.data, device="cuda"), trial.algorithm)
     pairs = [(name, getattr(trial, name), getattr(usual, name)) for name in TOLD]
     pairs.append(("lr", trial.hyperparameters.get("lr"), usual.lr))
     return [f"{name} {_written(here)} instead of {_written(there)}" for name, here, there in pairs if here != there]

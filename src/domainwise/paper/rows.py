@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from domainwise.algorithms import Spec, hypers, parse
+from domainwise.algorithms import Spec, parse, resolved
 from domainwise.api import Comparison, prepare
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, closest
@@ -71,7 +71,7 @@ def belongs(row: Row, outcome: Outcome, given: Mapping[str, Any]) -> bool:
         return False
     shared = {name: trial.hyperparameters[name] for name in ("lr", "weight_decay")}
     expected = _spec(row.spec).create({**given, **shared})
-    return {name: getattr(expected, name) for name in hypers(type(expected))} == dict(trial.hyperparameters)
+    return resolved(expected) == dict(trial.hyperparameters)
 
 
 @cache

@@ -17,7 +17,7 @@ from domainwise.settings import Settings
 
 TITLE = "Table 4, with averaged weights (SWAD)"
 PRESET = "swad"
-AVERAGE = "swad"
+AVERAGE = {"vlcs": "swad(ratio=0.2)"}  # what SWAD published; 0.3, the default, for all others
 DATA = tuple(DATA_SETS)
 
 
@@ -27,7 +27,7 @@ def _name(method: str, averaged: bool) -> str:
 
 # The plain row is selected on the evaluations that the preset allows it, every 300 steps, not on all that SWAD needs.
 ROWS = [
-    Row(_name(method, averaged), method.lower(), numbers, average=AVERAGE if averaged else "")
+    Row(_name(method, averaged), method.lower(), numbers, average="swad" if averaged else "")
     for (method, averaged), numbers in TABLE4.items()
 ]
 METHODS = ("ERM", "MLDG", "Fish", "Arith")
@@ -39,7 +39,7 @@ CLAIMS = [
 
 
 def trials(data: Domains, settings: Settings, wish: Wish, folder: Path) -> Comparison:
-    return laid_out(chosen(ROWS, wish, "table 4"), data, settings, wish, AVERAGE, folder)
+    return laid_out(chosen(ROWS, wish, "table 4"), data, settings, wish, AVERAGE.get(data.name, "swad"), folder)
 
 
 def render(outcomes: Sequence[Outcome], wish: Wish) -> Page:

@@ -8,9 +8,7 @@ import numpy as np
 
 from domainwise.algorithms import Spec, choice, hypers, log10
 from domainwise.data.splits import seed_hash
-from domainwise.settings import Settings
-
-SMALL = 28  # images up to this size have their own ranges
+from domainwise.settings import ALGORITHMS, SMALL, Settings
 
 
 def drawn(spec: Spec, settings: Settings, number: int, seed: int, benchmark: str = "") -> dict[str, Any]:
@@ -36,8 +34,9 @@ def shared(algorithm: str, settings: Settings, root: int, benchmark: str = "") -
     return {
         "lr": log10(-4.5, -2.5)(_random(root, "lr")) if small else log10(-5, -3.5)(_random(root, "lr")),
         "weight_decay": 0.0 if small else log10(-6, -2)(_random(root, "weight_decay")),
-        "batch": 8 if algorithm == "arm" else int(2 ** _random(root, "batch_size").uniform(*batches)),
+        "batch": int(2 ** _random(root, "batch_size").uniform(*batches)),
         "dropout": choice(0.0, 0.1, 0.5)(_random(root, "resnet_dropout")),
+        **({} if small else ALGORITHMS.get(algorithm, {})),  # which are not drawn
     }
 
 

@@ -9,11 +9,11 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from domainwise.algorithms import Spec, hypers
+from domainwise.algorithms import Spec, hypers, resolved
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.network import check_name, network_source
-from domainwise.settings import PRESETS, Settings
+from domainwise.settings import PRESETS, Settings, of_algorithm
 from domainwise.sweep.draws import drawn
 from domainwise.sweep.suited import suited
 from domainwise.trial import SEARCHED, Trial
@@ -34,8 +34,10 @@ def plan(
     _no_repetition("algorithm", [spec.label for spec in specs])
     _known_somewhere(specs, settings.hyperparameters)
     settings = suited(settings, data)
-    shared = {**shared_by_all(data, settings), "average": average}
-    layers = [(spec, origins(spec, settings), {**shared, **_named(spec)}) for spec in specs]
+    layers = []
+    for spec in specs:
+        own = of_algorithm(settings, spec.name)
+        layers.append((spec, origins(spec, own), {**shared_by_all(data, own), "average": average, **_named(spec)}))
     trials: dict[str, Trial] = {}
     for number, seed in product(range(draws), seeds):
         searched = [
@@ -62,7 +64,7 @@ def _searched(
     values = {name: value for name, value in found.items() if name not in {*given, *settings.hyperparameters}}
     algorithm = spec.create({**settings.given_to_all(), **values})
     return {
-        "hyperparameters": {name: getattr(algorithm, name) for name in hypers(type(algorithm))},
+        "hyperparameters": resolved(algorithm),
         "origins": {**layers, **dict.fromkeys(values.keys() - spec.settings.keys(), f"draw {number}")},
         "draw": number,
         **{name: values[name] for name in SEARCHED if name in values},
@@ -70,7 +72,7 @@ def _searched(
 
 
 def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
-    """The part of a trial that does not depend on algorithm, target or seed."""
+    """The part of a trial that does not depend on hyperparameters, target or seed."""
     same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "steps", "evaluate_every",
             "holdout", "precision", "selection", "select_every", "test", "train_size")  # fmt: skip
     return {
