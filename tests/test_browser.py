@@ -138,3 +138,20 @@ def test_the_page_follows_the_colour_scheme(page: Path, tmp_path: Path, scheme: 
         low, high = image.convert("L").getextrema()
     assert (background < 50) is dark
     assert high - low > 150  # text against the background
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_table_that_is_cut_says_so_until_its_end_is_seen(page: Path, tmp_path: Path, width: int) -> None:
+    script = (
+        "(() => { const boxes = [...frame.querySelectorAll('.scroll')].filter(box => box.clientWidth);"
+        "const cut = boxes.filter(box => box.scrollWidth > box.clientWidth + 1);"
+        "const told = () => boxes.filter(box => box.classList.contains('more'));"
+        "const same = String(told().map(box => boxes.indexOf(box))) === String(cut.map(box => boxes.indexOf(box)));"
+        "const hint = cut.length ? frame.defaultView.getComputedStyle(cut[0], '::after').content : '';"
+        "cut.forEach(box => { box.scrollLeft = box.scrollWidth; box.dispatchEvent(new Event('scroll')); });"
+        "return [cut.length, same, told().length, hint].join('|'); })()"
+    )
+    cut, same, after, hint = asked(tmp_path, page, width, script).split("|")
+    assert (same, after) == ("true", "0")
+    assert int(cut) > (0 if width == 390 else -1)
+    assert not int(cut) or "scroll to the right" in hint

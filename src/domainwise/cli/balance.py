@@ -28,9 +28,9 @@ def balance(
     algorithms: Annotated[
         str | None, typer.Option(metavar="A,B", help="Of a comparison, the trials of these algorithms alone.")
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, help="Of descent from the model to a domain's expert.")] = 30,
-    lr: Annotated[float, typer.Option(min=1e-9, help="Of these steps.")] = 1e-2,
-    images: Annotated[int, typer.Option(min=1, help="Of a domain at most.")] = 1000,
+    steps: Annotated[int, typer.Option(min=1, max=o.MOST, help="Of descent from the model to a domain's expert.")] = 30,
+    lr: Annotated[float, typer.Option(min=1e-9, max=o.STEEPEST, help="Of these steps.")] = 1e-2,
+    images: Annotated[int, typer.Option(min=1, max=o.MOST, help="Of a domain at most.")] = 1000,
     cache: o.Cache = None,
     device: o.Device = "cpu",
     precision: o.Precision = None,

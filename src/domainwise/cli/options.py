@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+MOST = 1_000_000  # of what is counted and takes time
+STEEPEST = 1e6  # of learning rates: nothing is learned with more
+
 
 class Format(StrEnum):
     table = "table"

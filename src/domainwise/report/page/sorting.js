@@ -21,3 +21,9 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+for (const box of document.querySelectorAll(".scroll")) {
+  const look = () => box.classList.toggle("more", box.scrollLeft + box.clientWidth + 1 < box.scrollWidth);
+  box.addEventListener("scroll", look, { passive: true });
+  addEventListener("resize", look);
+  look();
+}
