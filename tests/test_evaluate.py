@@ -139,6 +139,8 @@ def test_what_is_tested_on_all_of_a_target_is_measured_on_all_of_it() -> None:
     assert whole["count"] == np.sum(whole["confusion"]) == sum(whole["calibration"]["count"])
     both = np.add(parts["main"]["confusion"], parts["holdout"]["confusion"])
     assert counts.measures(whole)["macro_f1"] == counts.macro_f1(both)
+    sparse = {**parts["main"], "confusion": {"classes": 60, "true": [3, 4], "predicted": [3, 5], "images": [2, 1]}}
+    assert counts.tested({"main": sparse, "holdout": sparse}, "all")["confusion"][4, 5] == 2
 
 
 def test_the_device_is_waited_for_once_however_many_batches(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

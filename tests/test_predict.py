@@ -27,7 +27,7 @@ from domainwise.data.source import open_data
 from domainwise.data.splits import split
 from domainwise.predicting import Prediction
 from domainwise.records import read, whole
-from domainwise.report.predictions import as_csv, as_json
+from domainwise.report.predictions import Tally, as_csv, as_json
 
 Command = Callable[..., tuple[int, str, str]]  # the command line, in an empty folder
 SHORT: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "batch": 8}
@@ -212,6 +212,28 @@ def test_from_outside_photos_become_a_model_and_new_ones_a_table(tmp_path: Path)
     right = sum(one["class"] in one["file"] for one in rows)
     assert f"right, by the names of their folders: {right} of 2" in end.stderr
     assert end.stderr.startswith("2 images: ")
+
+
+@pytest.mark.parametrize(
+    ("place", "domains", "unseen", "said"),
+    [
+        ("day", ("day", "night"), (), "2 lie in folders called like domains it was trained on (day): being right on"),
+        ("day", ("day", "night"), ("day",), "all lie in folders called like domains it was not trained on (day)"),
+        ("new", ("day", "night"), (), "if the model was trained on these, under other names, mind that being right on"),
+        ("day", None, (), "if these are from photos, which the model was trained on, mind that being right on"),
+    ],
+)
+def test_a_share_of_right_ones_says_what_it_is_worth(place: str, domains, unseen, said: str) -> None:
+    tally = Tally(("cat", "dog"), domains, unseen, "photos")
+    list(tally.watch([Prediction(f"x/{place}/cat/0.png", "cat", 0.9), Prediction(f"x/{place}/dog/0.png", "cat", 0.9)]))
+    right, worth = tally.summary[1:]
+    assert right.endswith("1 of 2, 50.0%")
+    assert worth.startswith(said)
+
+
+def test_a_model_knows_the_domains_it_was_trained_on(domainwise: Command, photos: Path, model: Path) -> None:
+    art = sorted((photos / "art").glob("*/*.*"))[:3]
+    assert "3 lie in folders called like domains it was trained on (art)" in domainwise("predict", model, *art)[2]
 
 
 def test_the_three_forms_say_the_same(domainwise: Command, photos: Path, model: Path) -> None:

@@ -87,11 +87,12 @@ def tested(parts: Mapping[str, Mapping[str, Any]], test: str) -> Mapping[str, An
         return parts["main"]
     found = list(parts.values())
     count = sum(part["count"] for part in found)
-    whole = {key: sum(part[key] * part["count"] for part in found) / count for key in ("accuracy", "loss")}
+    means = {key: sum(part[key] * part["count"] for part in found) / count for key in ("accuracy", "loss")}
     if any("confusion" not in part for part in found):
-        return {**whole, "count": count}
+        return {**means, "count": count}
     bins = {key: np.sum([part["calibration"][key] for part in found], 0) for key in found[0]["calibration"]}
-    return {**whole, "count": count, "confusion": np.sum([part["confusion"] for part in found], 0), "calibration": bins}
+    confusion = np.sum([whole(part["confusion"]) for part in found], 0)
+    return {**means, "count": count, "confusion": confusion, "calibration": bins}
 
 
 def worst(parts: Mapping[str, Mapping[str, Any]], measure: str = "accuracy") -> tuple[str, float]:

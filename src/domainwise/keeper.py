@@ -47,6 +47,7 @@ class Keeper:
             self.about: dict[str, Any] = {
                 "trial": self.trial.to_json(),
                 "classes": data.classes,
+                "domains": data.names,
                 "channels": data.shape[-1],
                 "input_size": self.trial.input_size,
                 "mean": inputs.recipe.mean,

@@ -67,7 +67,8 @@ def predict(
     torch.set_num_threads(threads or threads_for(loaded.config["trial"]["network"]))
     every = loaded.classes if probabilities else ()
     forms = {"csv": as_csv, "json": as_json, "table": as_text(files, loaded.classes)}
-    tally = Tally(loaded.classes)
+    trial = loaded.config["trial"]
+    tally = Tally(loaded.classes, loaded.config.get("domains"), trial["targets"], trial["data"])
     seen = tally.watch(predictions(loaded, files))
     shown = output is None and sys.stdout.isatty()  # the rows themselves say how far it is
     with _written(output) as write, pace("images", quiet=quiet or shown) as tick:

@@ -77,17 +77,26 @@ def _all(one: Prediction, classes: Sequence[str]) -> list[float | None]:
 
 
 class Tally:
-    """Counts what passes by."""
+    """Counts what passes by.
 
-    def __init__(self, classes: Sequence[str]) -> None:
+    ``domains`` are those that the model knows, None where it does not say, and ``unseen`` those it was not trained on.
+    """
+
+    def __init__(
+        self, classes: Sequence[str], domains: Sequence[str] | None = None, unseen: Sequence[str] = (), data: str = ""
+    ) -> None:
         self.classes = frozenset(classes)
+        self.domains, self.unseen, self.data = domains, frozenset(unseen), data
+        self.places: Counter[str] = Counter()  # images by the folder that their class's folder lies in
         self.counts: Counter[str] = Counter()
         self.right = self.strangers = self.unreadable = 0
         self.first = ""  # of those that cannot be read
 
     def watch(self, predictions: Iterable[Prediction]) -> Iterator[Prediction]:
         for one in predictions:
-            folder = normalize("NFC", Path(os.path.abspath(one.file)).parent.name)  # noqa: PTH100
+            home = Path(os.path.abspath(one.file)).parent  # noqa: PTH100
+            folder = normalize("NFC", home.name)
+            self.places[normalize("NFC", home.parent.name)] += 1
             self.strangers += folder not in self.classes
             if one.problem:
                 self.unreadable += 1
@@ -109,7 +118,23 @@ class Tally:
         lines = [f"{read:,} image{'s' * (read != 1)}: {', '.join([*named, *others])}"]
         if not self.strangers:
             lines.append(f"right, by the names of their folders: {self.right:,} of {read:,}, {self.right / read:.1%}")
+            lines.append(self._seen)
         return lines
+
+    @property
+    def _seen(self) -> str:
+        """What can be told from names of whether the model was trained on these very images."""
+        about = "being right on images that it was trained on says nothing of new ones"
+        if self.domains is None:
+            return f"if these are from {self.data}, which the model was trained on, mind that {about}"
+        trained = sorted(place for place in self.places if place in {*self.domains} - self.unseen)
+        if trained:
+            many = sum(self.places[place] for place in trained)
+            named = ", ".join(map(legible, trained[:MOST]))
+            return f"{many:,} lie in folders called like domains it was trained on ({named}): {about}"
+        if self.places.keys() <= self.unseen:
+            return f"all lie in folders called like domains it was not trained on ({', '.join(sorted(self.places))})"
+        return f"if the model was trained on these, under other names, mind that {about}"
 
     @property
     def trouble(self) -> str:
