@@ -8,6 +8,8 @@ import io
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -253,3 +255,25 @@ def test_a_lock_that_cannot_be_looked_at_is_not_held_for_ever(tmp_path: Path, mo
             pass
     with locks.alone(tmp_path, pytest.fail):
         pass
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_what_a_kill_right_after_the_result_leaves_is_gone_with_the_next_call(
+    killed: Path, tmp_path: Path, alive: bool
+) -> None:
+    """Unless its holder is alive, who is about to do that."""
+    asked = {"targets": "c", "seeds": 1, "steps": 4, "output": tmp_path}
+    (first,) = compare(DATA, "erm", **asked).outcomes
+    claim = claims.Claim(tmp_path, first.trial)
+    before = contents(tmp_path)
+    for path in saved(killed):
+        shutil.copytree(path, first.folder / path.name)
+    shutil.copy(killed / "evaluations.jsonl", first.folder)
+    (first.folder / ".lock").touch()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    holder = os.getpid() if alive else ended.pid
+    claim.path.write_text(claim._content().replace(f'"process": {os.getpid()}', f'"process": {holder}'))
+    compare(DATA, "erm", **asked)
+    assert (contents(tmp_path) == before) is not alive
+    assert claim.path.exists() is (first.folder / ".lock").exists() is alive

@@ -23,6 +23,7 @@ from domainwise.settings import Settings, resolve
 from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.execute import Watch
 from domainwise.sweep.folder import ended, make_room, opened, refuse_file, restored, serves
+from domainwise.sweep.leftovers import tidy
 from domainwise.sweep.pack import Many
 from domainwise.sweep.plan import plan, seeds_of, targets_of
 from domainwise.sweep.status import write_plan
@@ -48,6 +49,7 @@ class Comparison:
         """Run what is missing, beside whoever else is at work in the same folder."""
         with opened(self.folder, self.data):
             write_plan(self.folder, self.trials)
+            tidy(self.folder)
             for id in listing(self.folder).unknown if retry_failed else ():
                 restored(self.folder / "trials" / id)
             missing = self.missing(retry_failed)

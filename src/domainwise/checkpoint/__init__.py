@@ -1,7 +1,7 @@
 """Everything that changes while a trial runs, on disk: so that a run that was killed goes on as if it had not been."""
 
 from domainwise.checkpoint.checkpoints import Checkpoints, Stateful
-from domainwise.checkpoint.files import FORMAT, Damaged, Found, load, remove, save, saved, told_of
+from domainwise.checkpoint.files import FORMAT, Damaged, Found, load, remove, save, saved, told_of, unfinished
 from domainwise.checkpoint.nested import flatten, unflatten
 from domainwise.checkpoint.stopping import Stopped, ask_to_stop, listening, stop_requested
 
@@ -21,5 +21,6 @@ __all__ = [
     "saved",
     "stop_requested",
     "told_of",
+    "unfinished",
     "unflatten",
 ]

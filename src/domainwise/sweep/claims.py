@@ -148,7 +148,7 @@ def dead(about: dict[str, Any]) -> bool:
 
 
 def silent(path: Path) -> bool:
-    """Whether a claim has had no sign of life for long. Only what is shown depends on it, so any clock will do."""
+    """Whether a claim has had no sign of life for long. What is at work does not depend on it, so any clock will do."""
     with suppress(OSError):
         return abs(time.time() - path.stat().st_mtime) > STALE
     return True

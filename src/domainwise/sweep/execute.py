@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from domainwise.capture import Fast
-from domainwise.checkpoint import Stopped, listening, remove, saved
+from domainwise.checkpoint import Stopped, listening
 from domainwise.counts import measures, tested, worst
 from domainwise.course import Diverged
 from domainwise.data.domains import Domains
@@ -32,6 +32,7 @@ from domainwise.sweep import again
 from domainwise.sweep.alone import alone, clear_leftovers
 from domainwise.sweep.faults import FULL, of_the_disk
 from domainwise.sweep.folder import serves
+from domainwise.sweep.leftovers import clear
 from domainwise.sweep.resuming import checkpoints_of, versions_and_commit
 from domainwise.trial import Trial
 from domainwise.turns import on_device
@@ -227,9 +228,7 @@ def _ended(trial: Trial, folder: Path) -> dict[str, Any] | None:
     if result["status"] == DAMAGED:
         raise InputError(f"{result['message']}: `domainwise check {folder} --repair` has the trial run again")
     if result["status"] != "failed":  # a kill right after the result may have left them
-        Journal(folder).close()
-        for left in saved(folder):
-            remove(left)
+        clear(folder)
         if result["id"] == trial.id:
             return result
     for name in ("result.json", "counts.json"):

@@ -1,0 +1,55 @@
+"""What killed processes have left of trials that had ended."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from domainwise.checkpoint import remove, saved, unfinished
+from domainwise.errors import InputError
+from domainwise.files import exists, names_in
+from domainwise.records import Journal
+from domainwise.sweep.alone import LOCK, alone, clear_leftovers
+from domainwise.sweep.claims import dead, read, silent
+from domainwise.sweep.folder import ended
+
+
+class _Busy(Exception):  # noqa: N818  a finding
+    """Somebody is at the trial."""
+
+
+def tidy(folder: Path) -> list[str]:
+    """Take away the locks, claims and checkpoints of trials in an output folder that have ended and nobody is at.
+
+    A process that was killed right after it had published a result leaves them. Returns the ids of these trials.
+    """
+    with suppress(OSError):
+        trials, claimed = folder / "trials", {*names_in(folder / "claims")}
+        ids = [id for id in names_in(trials) if id in claimed or exists(trials / id / LOCK)]
+        return [id for id in ids if _tidied(trials / id, folder / "claims" / id)]
+    return []
+
+
+def _tidied(home: Path, claim: Path) -> bool:
+    with suppress(OSError, InputError, _Busy):  # what cannot be read just now is left for later
+        result = ended(home, certain=True)
+        if result is None or (exists(claim) and not dead(read(claim)) and not silent(claim)):
+            return False
+        with alone(home, _busy):
+            if result["status"] in ("finished", "diverged"):  # one that failed can go on from its checkpoint
+                clear(home)
+        claim.unlink(missing_ok=True)
+        return True
+    return False
+
+
+def clear(home: Path) -> None:
+    """Take away what a trial needs only until it has ended; its folder is held by this process."""
+    Journal(home).close()
+    for left in (*saved(home), *unfinished(home)):
+        remove(left)
+    clear_leftovers(home)
+
+
+def _busy(sentence: str) -> None:
+    raise _Busy(sentence)
