@@ -16,15 +16,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+from domainwise.data.blocks import state_of, trust
 from domainwise.data.domains import Domains
 from domainwise.data.layout import Layout, Sizes, layout_of
 from domainwise.data.listing import Listing
 from domainwise.data.memory import into_memory
 from domainwise.data.reading import Content, Corrupt, Progress, oddities, read, require_sound
 from domainwise.data.shelf import discard, gigabytes, remove_leftovers, remove_superseded
-from domainwise.data.storage import FORMAT, Damaged, RowsFile, about, describe, load, write
+from domainwise.data.storage import FORMAT, Damaged, RowsFile, about, describe, load, verify, write
+from domainwise.files import exists, unchanged
 
 Say = Callable[[str], None]
 
@@ -85,11 +88,14 @@ def _name(listing: Listing, sizes: Sizes) -> str:
 
 def _existing(entry: Path, notes: list[str] | None = None) -> tuple[Domains, list[Corrupt]] | None:
     """The content of an entry. With ``notes``, one that is damaged is told of and taken away."""
-    if not entry.is_dir():
-        return None
     try:
-        return load(entry), [(name, reason) for name, reason in about(entry)["corrupt"]]
-    except (Damaged, OSError) as error:
+        with unchanged(entry):
+            if not exists(entry):
+                return None
+            data = load(entry)
+            verify(entry, anyway=False)
+            return data, [(name, reason) for name, reason in about(entry)["corrupt"]]
+    except Damaged as error:
         if notes is not None:
             notes.append(f"what was kept in {entry} is damaged ({error}): the images are decoded anew")
             discard(entry)
@@ -140,11 +146,10 @@ def _build(
     temporary = entry.with_name(f".{entry.name}.{uuid4().hex[:8]}")
     try:
         temporary.mkdir()
-        content = _write(listing, layout, temporary, skip_corrupt=skip_corrupt, progress=progress)
-        source = str(listing.source.resolve())
-        describe(
-            temporary, **content.about(), source=source, sizes=str(sizes), corrupt=content.corrupt, created=time.time()
-        )
+        content, blocks = _write(listing, layout, temporary, skip_corrupt=skip_corrupt, progress=progress)
+        more: dict[str, Any] = {"source": str(listing.source.resolve()), "sizes": str(sizes), "created": time.time()}
+        describe(temporary, **content.about(), blocks=blocks, corrupt=content.corrupt, **more)
+        trust(temporary, state_of([temporary / f"{column}.npy" for column in blocks]))
         with suppress(FileExistsError):  # another process was faster
             _rename(temporary, entry)
         remove_superseded(entry, say)
@@ -152,19 +157,21 @@ def _build(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _write(listing: Listing, layout: Layout, folder: Path, *, skip_corrupt: bool, progress: Progress | None) -> Content:
+def _write(
+    listing: Listing, layout: Layout, folder: Path, *, skip_corrupt: bool, progress: Progress | None
+) -> tuple[Content, dict[str, Any]]:
+    """What was read, and what tells whether the arrays are whole."""
     rows = {name: RowsFile(folder / f"{name}.npy", shape) for name, shape in layout.rows.items()}
     try:
         content = read(listing, layout, rows, skip_corrupt=skip_corrupt, progress=progress)
-        for file in rows.values():
-            file.finish()
+        blocks = {name: file.finish() for name, file in rows.items()}
     finally:
         for file in rows.values():
             with suppress(OSError):  # what could not be written before cannot be written now
                 file.close()
     for name, column in content.columns(layout).items():
-        write(folder, name, [column])
-    return content
+        blocks[name] = write(folder, name, [column])
+    return content, blocks
 
 
 def _require_room(folder: Path, need: int) -> None:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from domainwise.data.storage import ABOUT, COLUMNS, Damaged, about
+from domainwise.data.blocks import MEMORY
+from domainwise.data.storage import ABOUT, COLUMNS, Damaged, about, load, verify
 from domainwise.errors import InputError, closest
 
 ENTRY = re.compile(r"[A-Za-z0-9_.]+-[0-9a-f]{12}")
 LEFTOVER = re.compile(r"\.[A-Za-z0-9_.]+-[0-9a-f]{12}\.([0-9a-f]{8}|lock)")
-FILES = {ABOUT, *(f"{column}.npy" for column in COLUMNS)}
+FILES = {ABOUT, MEMORY, *(f"{column}.npy" for column in COLUMNS)}
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,19 @@ class Entry:
 
 def entries(folder: Path) -> list[Entry]:
     return [_entry(path) for path in sorted(_ours(folder, ENTRY))]
+
+
+def damage(entry: Path) -> str | None:
+    """What is wrong with an entry, which is read to its end for that; None where nothing is.
+
+    OSError where the disk does not say: it may be whole. One of an earlier version is only looked at in a few places.
+    """
+    try:
+        load(entry)
+        verify(entry)
+    except (Damaged, KeyError, TypeError, ValueError) as error:
+        return str(error)
+    return None
 
 
 def clear(folder: Path, name: str | None = None) -> list[Entry]:

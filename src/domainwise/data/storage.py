@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from domainwise.data.arrays import Ragged, starts
+from domainwise.data.blocks import MEMORY, Blocks, changed, state_of, trust, trusted
 from domainwise.data.domains import Domain, Domains
+from domainwise.files import exists
 
 FORMAT = 1
 ABOUT = "about.json"
@@ -37,15 +39,20 @@ class RowsFile:
         self.shape, self.dtype, self.count = shape, np.dtype(dtype), 0
         self.file: IO[bytes] = path.open("wb")
         self._header()
+        self.start, self.blocks = self.file.tell(), Blocks()
 
     def add(self, rows: Array) -> None:
-        self.file.write(np.ascontiguousarray(rows, self.dtype).data)
+        content = np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data
+        self.file.write(content)
+        self.blocks.add(content)
         self.count += len(rows)
 
-    def finish(self) -> None:
+    def finish(self) -> dict[str, Any]:
+        """End it; returns what tells whether it is whole, beside :func:`probe`, which looks at its beginning."""
         self.file.seek(0)
         self._header()
         self.close()
+        return {"start": self.start, "crc32": self.blocks.finished()}
 
     def close(self) -> None:
         self.file.close()
@@ -82,25 +89,27 @@ def save(data: Domains, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if data.home is not None and data.home.is_dir():
         for file in data.home.iterdir():
-            _link(file, folder / file.name)
+            if file.name != MEMORY:
+                _link(file, folder / file.name)
         return
-    first = data.items[0]
+    first, blocks = data.items[0], {}
     for column in COLUMNS:
         if column == "pixels":
             parts = [domain.originals.pixels for domain in data if domain.originals is not None]
         else:
             parts = [getattr(domain, column) for domain in data if getattr(first, column) is not None]
         if parts:
-            write(folder, column, parts)
-    describe(folder, data.name, data.classes, [(domain.name, len(domain)) for domain in data], data.fingerprint)
+            blocks[column] = write(folder, column, parts)
+    domains = [(domain.name, len(domain)) for domain in data]
+    describe(folder, data.name, data.classes, domains, data.fingerprint, blocks)
 
 
-def write(folder: Path, column: str, parts: Sequence[Array]) -> None:
+def write(folder: Path, column: str, parts: Sequence[Array]) -> dict[str, Any]:
     file = RowsFile(folder / f"{column}.npy", parts[0].shape[1:], parts[0].dtype)
     try:
         for part in parts:
             file.add(part)
-        file.finish()
+        return file.finish()
     finally:
         file.close()
 
@@ -111,6 +120,7 @@ def describe(
     classes: Sequence[str],
     domains: Sequence[tuple[str, int]],
     fingerprint: str,
+    blocks: Mapping[str, Any],
     **more: Any,
 ) -> None:
     """Write about.json for the arrays that are in the folder, with what tells whether they are whole."""
@@ -121,6 +131,7 @@ def describe(
         "domains": [list(pair) for pair in domains],
         "fingerprint": fingerprint,
         "arrays": {c: probe(folder / f"{c}.npy") for c in COLUMNS if (folder / f"{c}.npy").exists()},
+        "blocks": dict(blocks),
         **more,
     }
     text = json.dumps({**about, "checksum": _checksum(about)})
@@ -142,10 +153,11 @@ def about(folder: Path) -> dict[str, Any]:
 
 
 def load(folder: Path) -> Domains:
+    """Map the arrays in a folder, after a look at a few places of each; see :func:`verify` for all of them."""
     facts = about(folder)
     for column, expected in facts["arrays"].items():
         file = folder / f"{column}.npy"
-        if not file.exists():
+        if not exists(file):
             raise Damaged(f"{file.name} is missing")
         if probe(file) != expected:
             raise Damaged(f"{file.name} is not what was written")
@@ -155,6 +167,21 @@ def load(folder: Path) -> Domains:
         for column in facts["arrays"]
     }
     return assemble(facts, arrays, folder)
+
+
+def verify(folder: Path, *, anyway: bool = True) -> bool:
+    """Read all arrays and raise :class:`Damaged` where a byte has changed; False where nothing is known of them, as in
+    a folder that an earlier version wrote. Not ``anyway``, only what was not read since this machine was started."""
+    blocks = about(folder).get("blocks")
+    if blocks is None:
+        return False
+    state = state_of([folder / f"{column}.npy" for column in blocks])
+    if anyway or not trusted(folder, state):
+        for column, expected in blocks.items():
+            if (place := changed(folder / f"{column}.npy", expected)) is not None:
+                raise Damaged(f"{column}.npy has changed since it was written, somewhere from byte {place:,}")
+        trust(folder, state)
+    return True
 
 
 def probe(file: Path) -> str:

@@ -1,0 +1,103 @@
+"""A cache of decoded images in which anything has changed is made anew, and one that cannot be read now stays."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_images import noisy_folder
+from test_cache import cache, only_entry, opened, root, same
+
+from domainwise.data import blocks, storage
+from domainwise.data.shelf import clear, damage, entries
+from domainwise.data.source import open_data
+from domainwise.errors import InputError
+
+__all__ = ["cache", "root"]  # fixtures
+
+
+def flipped(file: Path, place: int) -> None:
+    """One bit, and as if nobody had been there."""
+    about = file.stat()
+    with file.open("r+b") as stream:
+        stream.seek(place)
+        (byte,) = stream.read(1)
+        stream.seek(place)
+        stream.write(bytes([byte ^ 1]))
+    os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
+
+
+@pytest.mark.parametrize("where", [0.0, 0.031, 0.5, 0.77, 1.0])
+@pytest.mark.parametrize("name", ["images", "evaluation", "labels", "shapes"])
+def test_one_bit_anywhere_in_an_entry_is_noticed_and_it_is_made_anew(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, name: str, where: float
+) -> None:
+    monkeypatch.setattr(blocks, "BLOCK", 10_000)
+    root = noisy_folder(tmp_path / "data", ((40, 40), (50, 30)))
+    open_data(str(root), train_size=96, eval_size=64, cache=cache)
+    file = only_entry(cache) / f"{name}.npy"
+    assert damage(file.parent) is None
+    flipped(file, int(where * (file.stat().st_size - 1)))
+    assert file.name in str(damage(file.parent))
+    with pytest.warns(UserWarning, match=rf"what was kept in .* is damaged \({name}.npy .*: the images are decoded"):
+        again = open_data(str(root), train_size=96, eval_size=64, cache=cache)
+    assert same(again, open_data(str(root), train_size=96, eval_size=64))
+    assert damage(only_entry(cache)) is None
+
+
+def test_a_large_entry_is_read_to_its_end_once_after_each_start_of_a_machine_or_change(
+    root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "ALWAYS", 0)
+    read: list[str] = []
+    usual = blocks.changed
+    monkeypatch.setattr(storage, "changed", lambda file, about: read.append(file.name) or usual(file, about))
+    opened(root, cache)
+    opened(root, cache)
+    assert read == []  # what has just been written has been seen
+    monkeypatch.setattr(blocks, "_boot", lambda: "another")
+    opened(root, cache)
+    assert sorted(read) == ["evaluation.npy", "images.npy", "labels.npy", "shapes.npy"]
+    opened(root, cache)
+    assert len(read) == 4
+    os.utime(only_entry(cache) / "images.npy")
+    opened(root, cache)
+    assert len(read) == 8
+    assert entries(cache)[0].created is not None
+    assert len(clear(cache)) == 1
+
+
+def test_an_entry_of_an_earlier_version_which_kept_no_checksums_is_used(root: Path, cache: Path) -> None:
+    first, _ = opened(root, cache)
+    about = json.loads((only_entry(cache) / "about.json").read_text())
+    del about["checksum"], about["blocks"]
+    (only_entry(cache) / "about.json").write_text(json.dumps({**about, "checksum": storage._checksum(about)}))
+    again, said = opened(root, cache)
+    assert said == []
+    assert same(first, again)
+    assert damage(only_entry(cache)) is None
+
+
+def test_an_entry_that_cannot_be_read_just_now_stays_and_is_a_sentence(
+    root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(root, cache)
+    before = {path: path.stat() for path in only_entry(cache).iterdir()}
+    for name in ("about.json", "images.npy", "labels.npy"):
+        usual = Path.open
+
+        def failing(path: Path, *given: Any, name: str = name, usual: Any = usual, **named: Any) -> Any:
+            if path.name == name:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return usual(path, *given, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "open", failing)
+            with pytest.raises(InputError, match=r"cannot be read just now \(Input/output error\): nothing there was"):
+                opened(root, cache)
+    assert {path: path.stat() for path in only_entry(cache).iterdir()} == before
+    assert opened(root, cache)[1] == []
