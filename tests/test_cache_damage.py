@@ -12,6 +12,7 @@ import pytest
 from made_images import noisy_folder
 from test_cache import cache, only_entry, opened, root, same
 
+from domainwise.checking import check
 from domainwise.data import blocks, storage
 from domainwise.data.shelf import clear, damage, entries
 from domainwise.data.source import open_data
@@ -43,6 +44,7 @@ def test_one_bit_anywhere_in_an_entry_is_noticed_and_it_is_made_anew(
     assert damage(file.parent) is None
     flipped(file, int(where * (file.stat().st_size - 1)))
     assert file.name in str(damage(file.parent))
+    assert file.name in str(check(cache).findings[0])
     with pytest.warns(UserWarning, match=rf"what was kept in .* is damaged \({name}.npy .*: the images are decoded"):
         again = open_data(str(root), train_size=96, eval_size=64, cache=cache)
     assert same(again, open_data(str(root), train_size=96, eval_size=64))

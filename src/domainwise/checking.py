@@ -169,6 +169,7 @@ def _cache(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
     for path in paths:
         try:
             storage.load(path)
+            storage.verify(path)
         except (storage.Damaged, OSError, ValueError, KeyError, TypeError) as error:
             yield Finding(path, f"{path}: {error}", None if isinstance(error, OSError) else partial(_discarded, path))
 
