@@ -38,7 +38,7 @@ TRIALS = {
     "irm": ("irm(anneal=15)", "none"),
     "fishr": ("fishr(anneal=15)", "none"),
     "fish": ("fish(inner='adam')", "none"),
-    "mldg": ("mldg", "swad(converge=2, tolerance=3)"),
+    "mldg": ("mldg", "swad(converge=2, tolerance=3),ma(start=7)"),
 }
 # What a kill can hit: any moment, the bytes of a checkpoint, the time between its files, its folder and its name, the
 # bytes of a record, and the moments around the result.

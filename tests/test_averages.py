@@ -11,12 +11,13 @@ import torch
 from made_data import stripes
 
 import domainwise as dw
-from domainwise import InputError, integrity, records
+from domainwise import InputError, following, integrity, records
 from domainwise.algorithms import parse
 from domainwise.averaging import averagers, canonical
 from domainwise.capture import Fast
 from domainwise.checkpoint import load, save, saved
 from domainwise.data.feed import Feed
+from domainwise.following import Tail, follow
 from domainwise.loop import averaged_in, run, set_up
 from domainwise.records import Record
 from domainwise.results import trial_in
@@ -24,6 +25,8 @@ from domainwise.settings import resolve
 from domainwise.sweep.again import AGAIN
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
+from domainwise.sweep.status import status
+from domainwise.tensorboard import scalars
 from domainwise.trial import Trial
 
 DATA = stripes()
@@ -160,7 +163,7 @@ def test_a_checkpoint_from_when_there_was_one_average_at_most_is_gone_on_from(tm
         lines = [{**line, "average": line.pop("averages")[MA]} if "averages" in line else line for line in lines]
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
         found.about["journals"][name] = file.stat().st_size
-    save(tmp_path / "half", found.step, state, found.about)
+    save(tmp_path / "half", found.step, state, {key: about for key, about in found.about.items() if key != "hashes"})
     said: list[str] = []
     result = execute(one, DATA, tmp_path / "half", watch=lambda _, event: said.append(event.get("note", "")))
     assert any(note.startswith("resumes at step") for note in said)
@@ -269,3 +272,38 @@ def test_a_model_saved_when_there_was_one_average_at_most_is_found_by_its_averag
     del config["average"]
     file.write_text(json.dumps(config))
     assert torch.equal(weights(dw.load(tmp_path, which="ma")), weights(dw.load(tmp_path, which="best-average")))
+
+
+def test_who_follows_a_folder_and_who_asks_how_far_it_is_hear_of_averages_that_come_later(tmp_path: Path) -> None:
+    dw.compare(DATA, "erm", average=MA, output=tmp_path, **ASK)
+    steps = [(record["step"], list(record.get("averages", {}))) for _, record in follow(tmp_path)]
+    assert steps == [(0, []), (4, []), (8, [MA]), (12, [MA]), (16, [MA]), (19, [MA])]
+    heard: list[tuple[str, int, list[str]]] = []
+    tail = Tail(next((tmp_path / "trials").iterdir()))
+
+    def look() -> None:
+        heard.extend((one.average, record["step"], list(record.get("averages", {}))) for one, record in tail.new())
+
+    def watch(_: Trial, event: dict[str, Any]) -> None:
+        look()
+        now = status(tmp_path)
+        assert "result" in event or (now.waiting + len(now.running), following._all_ended(tmp_path)) == (1, False)
+
+    dw.compare(DATA, "erm", average=SWAD, output=tmp_path, watch=watch, **ASK)
+    look()
+    assert [one[1:] for one in heard] == [*steps, (19, [SWAD, MA])]
+    assert heard[-1][0] == BOTH
+    assert (status(tmp_path).waiting, status(tmp_path).running, following._all_ended(tmp_path)) == (0, [], True)
+
+
+def test_trackers_tell_averages_apart() -> None:
+    record: Record = {"step": 1, "domains": {}, "averages": {}}
+    part = {"accuracy": 0.5, "loss": 1.0, "count": 8}
+    domains = {name: {"main": part, "holdout": part} for name in "abc"}
+    record |= {"domains": domains, "averages": {SWAD: domains, MA: domains}}
+    tags = [tag for tag in scalars(trial(BOTH), record) if tag.endswith("target accuracy")]
+    assert tags == ["target accuracy", f"averaged ({SWAD}) target accuracy", f"averaged ({MA}) target accuracy"]
+    del record["averages"][SWAD]
+    assert "averaged target accuracy" in scalars(trial(MA), record)
+    old = {**record, "average": record.pop("averages")[MA]}
+    assert scalars(trial(MA), old) == scalars(trial(MA), {**record, "averages": {MA: domains}})

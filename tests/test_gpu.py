@@ -179,7 +179,7 @@ def test_a_trial_runs_on_the_gpu_from_start_to_result(tmp_path: Path, fast: Fast
 
 
 @pytest.mark.parametrize("augment", ["none", "domainbed"])
-@pytest.mark.parametrize("average", ["none", "ema(decay=0.9)"])
+@pytest.mark.parametrize("average", ["none", "ema(decay=0.9)", "swad,ma(start=3)"])
 def test_nothing_waits_for_the_gpu_between_two_evaluations(augment: str, average: str) -> None:
     """Torch itself says so of whatever waits; from the second glance at the losses to the last."""
     heard: list[int] = []

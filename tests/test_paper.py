@@ -222,6 +222,21 @@ def test_averaged_weights_have_a_row_of_their_own_and_no_late_mean(tmp_path: Pat
     assert claim.difference.p == pytest.approx(2 / 2**8)
 
 
+def test_of_several_averages_beside_a_run_a_row_takes_its_own(tmp_path: Path) -> None:
+    ended(laid(table4, tmp_path, Wish(("arith",), seeds=1)), swad=0.1)
+    outcomes = Results.open(tmp_path).outcomes
+    zero = {"selected": {"target": 0.0, "validation": 0.0, "step": 0}, "last": {"target": 0.0}}
+    more = [
+        replace(one, average=name, result={**one.result, **zero})
+        for one in outcomes
+        for name in ("swad(ratio=0.2)", "ma")
+        if one.averaged
+    ]
+    alone, first, last = (table4.render(some, Wish()) for some in (outcomes, [*more, *outcomes], [*outcomes, *more]))
+    rows = [[one.cells["selected"][0].mean for one in found.sections[0].entries] for found in (alone, first, last)]
+    assert rows[0] == rows[1] == rows[2]
+
+
 def test_hyperparameters_decide_the_row_and_the_learning_rate_does_not(tmp_path: Path) -> None:
     comparison = laid(table2, tmp_path, Wish(("arith",), seeds=1), lr=1e-3)
     ended(comparison)

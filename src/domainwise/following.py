@@ -8,15 +8,16 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from domainwise import integrity
 from domainwise.arguments import typed
 from domainwise.errors import InputError, Note
-from domainwise.records import Journal, Record
+from domainwise.records import Journal, Record, averages
 from domainwise.results import DAMAGED, result_in, trial_in
-from domainwise.sweep.folder import is_ours
-from domainwise.sweep.status import planned
+from domainwise.sweep.folder import is_ours, serves
+from domainwise.sweep.status import average_planned, planned
 from domainwise.trial import Trial
 
 LOOK = 1.0  # seconds between two looks at what is new
@@ -49,28 +50,32 @@ class Tail:
     """The records of one trial that have not been seen yet.
 
     A trial that goes on from a checkpoint cuts its file and writes the same steps once more, so that a place in the
-    file means nothing: a file that has changed is read from its start, and what tells records apart is their step.
+    file means nothing: a file that has changed is read from its start, and what tells records apart is their step. One
+    is new too where averages have come to it, of a trial that was trained again for those.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.trial: Trial | None = None
         self.looks: tuple[int, ...] = ()  # of the file when it was read
-        self.steps: set[int] = set()
+        self.seen: dict[int, set[str]] = {}  # by step, the averages that were there
         self.damaged = False
 
     def new(self) -> Iterator[tuple[Trial, Record]]:
         with suppress(FileNotFoundError):
             about = (self.folder / Journal.LEAN).stat()
             looks = (about.st_ino, about.st_size, about.st_mtime_ns)
+            if self.looks and looks[0] != self.looks[0]:  # another file: perhaps of a run with other averagers
+                self.trial = None
             if looks == self.looks or self.damaged or not self._known():
                 return
             assert self.trial is not None
             text = (self.folder / Journal.LEAN).read_bytes()
             self.looks = looks
             for record in _whole(text):
-                if record["step"] not in self.steps:
-                    self.steps.add(record["step"])
+                names = {*averages(record, self.trial.average)}
+                if record["step"] not in self.seen or names - self.seen[record["step"]]:
+                    self.seen.setdefault(record["step"], set()).update(names)
                     yield self.trial, record
 
     def _known(self) -> bool:
@@ -100,4 +105,16 @@ def _whole(text: bytes) -> Iterator[Record]:
 def _all_ended(folder: Path) -> bool:
     """Of the trials that were asked for last; of all there are, where that is not known."""
     asked = list(planned(folder)) or [path.name for path in (folder / "trials").glob("[!.]*")]
-    return bool(asked) and all((folder / "trials" / id / "result.json").exists() for id in asked)
+    homes = [folder / "trials" / id for id in asked]
+    if not homes or not all((home / "result.json").exists() for home in homes):
+        return False
+    average = average_planned(folder)
+    return average == "none" or all(_has(home, average) for home in homes)
+
+
+def _has(home: Path, average: str) -> bool:
+    """Whether a trial has what was asked for, where nothing is damaged; who asks for more keeps what is there."""
+    try:
+        return serves(replace(trial_in(home), average=average), result_in(home))
+    except integrity.Damaged:
+        return True

@@ -70,7 +70,8 @@ COUNTS = ("confusion", "calibration")
 
 def lean(record: Record) -> Record:
     """Without the counts, which are kept for the selected model only."""
-    found = {**record, "domains": _without_counts(record["domains"])}
+    of_models = ("domains", "average")  # the second in those of earlier versions
+    found = {key: _without_counts(value) if key in of_models else value for key, value in record.items()}
     if "averages" in record:
         found["averages"] = {name: _without_counts(domains) for name, domains in record["averages"].items()}
     return found

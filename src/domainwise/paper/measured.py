@@ -35,7 +35,10 @@ def scores(row: Row, outcomes: Sequence[Outcome], given: Mapping[str, Any]) -> S
     for outcome in outcomes:
         trial = outcome.trial
         if len(trial.targets) == 1 and belongs(row, outcome, given):
-            found.setdefault((trial.data, trial.targets[0]), {})[trial.seed] = _score(outcome)
+            by_seed = found.setdefault((trial.data, trial.targets[0]), {})
+            # Beside one run there may be several averages of a kind: the row's own counts, else the one named first.
+            if trial.seed not in by_seed or outcome.average == row.average:
+                by_seed[trial.seed] = _score(outcome)
     return found
 
 

@@ -6,7 +6,8 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from domainwise.errors import InputError, Note
 from domainwise.records import publish
 from domainwise.results import DAMAGED, Outcome, listing
 from domainwise.sweep.claims import dead, read, silent
-from domainwise.sweep.folder import is_ours
+from domainwise.sweep.folder import is_ours, serves
 from domainwise.trial import Trial
 
 PLAN = "plan.json"
@@ -58,6 +59,10 @@ def status(folder: Path) -> Status:
         raise InputError(f"{folder} is not a folder that domainwise has worked in: give the one after -o")
     asked, trials = planned(folder), listing(folder)
     found, unknown = trials.outcomes, trials.unknown
+    average = average_planned(folder)
+    found = [
+        one for one in found if one.folder.name not in asked or serves(replace(one.trial, average=average), one.result)
+    ]
     done = {*unknown, *(outcome.folder.name for outcome in found)}
     running = [one for one in working(folder, asked) if one.id not in done]
     return Status(
@@ -71,8 +76,10 @@ def status(folder: Path) -> Status:
     )
 
 
-def write_plan(folder: Path, trials: Iterable[Trial]) -> None:
-    publish(folder / PLAN, integrity.sealed({"trials": {trial.id: describe(trial) for trial in trials}}))
+def write_plan(folder: Path, trials: Sequence[Trial]) -> None:
+    named = {trial.id: describe(trial) for trial in trials}
+    averages = dict.fromkeys(name for trial in trials for name in trial.averages)
+    publish(folder / PLAN, integrity.sealed({"trials": named, "average": ",".join(averages) or "none"}))
 
 
 def planned(folder: Path) -> dict[str, str]:
@@ -87,6 +94,13 @@ def planned(folder: Path) -> dict[str, str]:
     except integrity.Damaged as error:
         warnings.warn(f"{error}: what was asked for last is not known until the next command", Note, stacklevel=2)
         return {}
+
+
+def average_planned(folder: Path) -> str:
+    """The averagers that were asked for beside them."""
+    with suppress(integrity.Damaged):
+        return str(integrity.read(folder / PLAN).get("average", "none"))
+    return "none"
 
 
 def describe(trial: Trial) -> str:
