@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from made_ranks import Task, program
+from made_ranks import Task, program, said
 from torch.nn import functional as F
 from torch.optim import Adam
 
@@ -41,3 +41,20 @@ def case_fabric(rank: int) -> float | None:
 
 def case_accelerate(rank: int) -> float | None:
     return apart(rank, "accelerate")
+
+
+def case_sharded(rank: int) -> dict[str, str]:
+    """Parameters of which a rank has only a part."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+
+    found = {}
+    for way in ("fully_shard", "whole parameters", "flat parameters"):
+        task = Task(rank)
+        if way == "fully_shard":
+            fully_shard(task.net, mesh=init_device_mesh("cpu", (2,)))
+        else:
+            whole = way == "whole parameters"
+            task.net = FullyShardedDataParallel(task.net, device_id=torch.device("cpu"), use_orig_params=whole)
+        found[way] = said(task.meta(), task)
+    return found

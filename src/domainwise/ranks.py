@@ -200,8 +200,9 @@ class Ranks(Alone):
         dist.all_reduce(message, group=self.group)
         failed, who = message[-FAILED:].tolist()
         if failed:
-            which = f"rank {who:.0f}" if failed == 1 else f"{failed:.0f} of the other ranks"
-            raise InputError(f"{which} could not finish this round, and says why itself; nothing was changed here")
+            one = f"rank {who:.0f} could not finish this round, and says why itself"
+            more = f"{failed:.0f} other ranks could not finish this round, and say why themselves"
+            raise InputError(f"{one if failed == 1 else more}; the parameters are as they were")
         self.expected = None if entries is None else (entries, dtype)
         return message[:-FAILED]
 

@@ -160,7 +160,7 @@ def end(bowls: Bowls, places: Tensor) -> End:
 
 def _meta(place: nn.Parameter, combine: Weighted, inner_lr: float, inner_steps: int) -> MetaOptimizer:
     outer = torch.optim.SGD([place], lr=inner_lr)
-    return MetaOptimizer(outer, combine, inner_lr=inner_lr, inner_steps=inner_steps, shuffle=False)
+    return MetaOptimizer(outer, combine, inner_lr=inner_lr, inner_steps=inner_steps, shuffle=False, sync="none")
 
 
 def _loss(bowls: Bowls, place: Tensor) -> Callable[[Leg], Tensor]:

@@ -86,7 +86,7 @@ def followed(
     """
     follower = _Follower(len(rounds[0]), inner_steps, beta)
     outer = torch.optim.Adam(params, lr=lr)
-    meta = MetaOptimizer(outer, inner_lr=lr, inner_steps=inner_steps, inner=follower.adam, shuffle=False)
+    meta = MetaOptimizer(outer, inner_lr=lr, inner_steps=inner_steps, inner=follower.adam, shuffle=False, sync="none")
     for legs in rounds:
         meta.step(loss, legs)
     return Followed(follower.shares, follower.error)
