@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from domainwise.domainbed.names import environments
 from domainwise.errors import InputError
 from domainwise.records import Record
 from domainwise.select import Run
+from domainwise.settings import number, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,24 +98,53 @@ def _lines(file: Path, broken: list[str]) -> Iterator[Line]:
                 broken.append(f"{file.parent.name}/{file.name}, line {number}: cut off or not JSON")
             except KeyError as error:
                 broken.append(f"{file.parent.name}/{file.name}, line {number}: has no {error.args[0]}")
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, RecursionError) as error:
                 broken.append(f"{file.parent.name}/{file.name}, line {number}: {error}")
 
 
 def _parsed(content: Any) -> Line:
     if not isinstance(content, dict) or not isinstance(content.get("args", {}), dict):
         raise ValueError("not the record of an evaluation")
-    args = content["args"]
+    args, hparams = content["args"], content.get("hparams") or {}
     names = _domains(content, args)
+    _check(args, ("dataset", "algorithm"), _is_name, "a name")
+    _check(args, ("trial_seed", "hparams_seed"), _is_count, "a whole number")
+    _check({"holdout_fraction": 0.2, **args}, ("holdout_fraction",), _is_share, "a share of the images")
+    _check({"checkpoint_freq": None, **args}, ("checkpoint_freq",), lambda every: not every or whole(every), "a number")
+    _check({"hparams": hparams}, ("hparams",), lambda found: isinstance(found, dict), "a dictionary")
+    _check({"batch_size": 0, **hparams}, ("batch_size",), _is_count, "a whole number")
+    _check(content, ("step",), _is_count, "a whole number")
+    _check({"step_time": 0.0, **content}, ("step_time",), lambda time: not time or number(time), "a number")
     targets = tuple(_target(names, i) for i in args["test_envs"])
+    if not targets:
+        raise ValueError("it has no test environment")
     record = {
         "step": int(content["step"]),
         "seconds": float(content.get("step_time") or 0.0),
-        "loss": content.get("loss"),
+        "loss": loss if number(loss := content.get("loss")) else None,
         "domains": {name: _parts(content, i, name in targets) for i, name in enumerate(names)},
     }
     run = (args["dataset"], args["algorithm"], int(args["trial_seed"]), targets, int(args["hparams_seed"]))
-    return Line(args, content.get("hparams") or {}, run, record)
+    return Line(args, hparams, run, record)
+
+
+def _check(content: Mapping[str, Any], keys: Sequence[str], fits: Callable[[Any], bool], what: str) -> None:
+    for key in keys:
+        if not fits(content[key]):
+            raise ValueError(f"{key} is {short(content[key])}, not {what}")
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value.strip() != ""
+
+
+def _is_count(value: object) -> bool:
+    """DomainBed's own numbers may have become 300.0."""
+    return whole(int(value) if isinstance(value, float) and value.is_integer() else value, least=0)
+
+
+def _is_share(value: object) -> bool:
+    return number(value) and 0 <= value <= 1  # type: ignore[operator]
 
 
 def _domains(content: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[str, ...]:
@@ -122,8 +152,9 @@ def _domains(content: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[str, 
     found = next(i for i in count() if f"env{i}_out_acc" not in content)
     if not found:
         raise KeyError("env0_out_acc")
-    names = tuple(args.get("domains") or ())
-    return names if len(names) == found else environments(args["dataset"], found)
+    names = args.get("domains")
+    own = tuple(names) if isinstance(names, list) and all(map(_is_name, names)) else ()
+    return own if len(own) == len(set(own)) == found else environments(args["dataset"], found)
 
 
 def _target(names: Sequence[str], i: Any) -> str:
@@ -136,8 +167,7 @@ def _parts(content: Mapping[str, Any], i: int, target: bool) -> dict[str, dict[s
     parts = {"main": f"env{i}_in_acc", "holdout": f"env{i}_out_acc"}
     needed = {part: key for part, key in parts.items() if target or key in content}
     for key in needed.values():
-        if not isinstance(content[key], int | float) or not math.isfinite(content[key]):
-            raise ValueError(f"{key} is {content[key]!r}, not an accuracy")
+        _check(content, (key,), _is_share, "an accuracy")
     return {part: {"accuracy": float(content[key])} for part, key in needed.items()}
 
 
