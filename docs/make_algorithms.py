@@ -57,7 +57,7 @@ def page() -> str:
 def row(name: str, costs: dict[str, dict[str, Any]]) -> list[str]:
     cls = type(create(name))
     summary, objective, elsewhere = parts(cls)
-    measured = [f"{measured[name]:.2g}" for measured in costs.values()]
+    measured = [f"{cost[name]:.2g}" if name in cost else "not measured" for cost in costs.values()]
     return [f"`{name}`", summary, escaped(objective), settings(cls), *measured, escaped(elsewhere) or "-"]
 
 

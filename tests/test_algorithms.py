@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 import domainwise.algorithms as package
-from domainwise import InputError, Network
+from domainwise import InputError, Network, testing
 from domainwise.algorithms import Algorithm, algorithm, create, hyper, names, parse
 from domainwise.network import small_cnn
 from domainwise.testing import check_algorithm, checks
@@ -61,6 +62,44 @@ def test_a_broken_algorithm_does_not_pass_the_checks() -> None:
 
     with pytest.raises(AssertionError, match="went on differently"):
         check_algorithm(Forgetful)
+
+
+def test_a_second_network_and_its_optimizer_are_saved_by_name() -> None:
+    @algorithm
+    class Critic(Algorithm):
+        """A second head guesses the domain from the features, which are to give it away."""
+
+        halves = True
+        memory = ("critic", "rounds")
+
+        def setup(self, net: Network, *, seed: int | None = None):
+            super().setup(net, seed=seed)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0 if seed is None else seed)
+                self.critic = torch.nn.Linear(36, 3, device=self.device, dtype=next(net.parameters()).dtype)
+            self.rounds = self.adam(self.critic.parameters(), lr=1e-3)
+            return self
+
+        def guesses(self, batches):
+            return torch.cat(
+                [F.log_softmax(self.critic(self.net.features(x)), 1)[:, i] for i, (x, _) in enumerate(batches)]
+            )
+
+        def step(self, batches):
+            params = list(self.critic.parameters())
+            for p, g in zip(params, torch.autograd.grad(-self.guesses(batches).mean(), params), strict=True):
+                p.grad = g
+            self.rounds.step()
+            torch.clear_autocast_cache()
+            return super().step(batches)
+
+        def loss(self, batches):
+            return super().loss(batches) - 0.01 * self.guesses(batches).mean()
+
+    module = sys.modules[__name__]
+    vars(module)["Critic"], Critic.__qualname__ = Critic, "Critic"  # where pickle looks
+    check_algorithm(Critic)
+    assert set(testing._made(Critic, {}).state_dict()["memory"]["critic"]) == {"weight", "bias"}
 
 
 def test_every_file_in_the_folder_is_one_algorithm_of_the_same_name() -> None:

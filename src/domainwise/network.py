@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +62,10 @@ class Network(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.logits(self.features(x))
+
+    if TYPE_CHECKING:  # nn.Module's own says that it returns anything
+
+        def __call__(self, *inputs: Any) -> Tensor: ...
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)

@@ -33,7 +33,7 @@ class Algorithm:
     halves: ClassVar[bool] = False  # whether it takes net.features and net.logits apart
     linear: ClassVar[bool] = False  # ... and needs net.head to be a nn.Linear
     extra_channels: ClassVar[int] = 0  # input channels the network must have beyond those of the images
-    memory: ClassVar[tuple[str, ...]] = ()  # attributes of its own that belong to the state
+    memory: ClassVar[tuple[str, ...]] = ()  # attributes of its own that belong to the state, or have one
     recalled: ClassVar[tuple[str, ...]] = ()  # ... and those of them that a saved model predicts by
 
     lr: float = hyper(5e-5, above=0)
@@ -169,7 +169,7 @@ class Algorithm:
             "net": self.net.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
-            "memory": {name: getattr(self, name) for name in ("updates", *self.memory)},
+            "memory": {name: _state_of(getattr(self, name)) for name in ("updates", *self.memory)},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -178,7 +178,11 @@ class Algorithm:
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"].cpu())  # a map_location moves it along with the rest
         for name, value in state["memory"].items():
-            setattr(self, name, value.to(self.device, copy=True) if isinstance(value, Tensor) else value)
+            holder: Any = getattr(self, name, None)
+            if hasattr(holder, "load_state_dict"):
+                holder.load_state_dict(value)
+            else:
+                setattr(self, name, value.to(self.device, copy=True) if isinstance(value, Tensor) else value)
 
     @property
     def device(self) -> torch.device:
@@ -187,6 +191,11 @@ class Algorithm:
     def _needs_setup(self) -> None:
         if not hasattr(self, "net"):
             raise InputError(f"{self!r} has no network yet: call setup(Network(featurizer, head)) first")
+
+
+def _state_of(value: Any) -> Any:
+    """That of a network or an optimizer of an algorithm's own; anything else as it is."""
+    return value.state_dict() if hasattr(value, "state_dict") else value
 
 
 Kind = TypeVar("Kind", bound=type[Algorithm])
