@@ -1,13 +1,14 @@
-"""The walk of two ranks, set up as the docs say by Fabric and by Accelerate, as if torchrun had started them."""
+"""What takes two ranks longer: every combination, and Fabric and Accelerate as in the docs and as under torchrun."""
 
 from __future__ import annotations
 
 import os
 from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 import torch
-from made_ranks import Task, program, said
+from made_ranks import COMBINES, INNERS, Task, equal, program, said
 from torch.nn import functional as F
 from torch.optim import Adam
 
@@ -33,6 +34,11 @@ def apart(rank: int, package: str) -> float | None:
         alone.step(task.whole_loss, task.whole)
         worst = max(worst, task.apart())
     return worst
+
+
+def case_every(rank: int) -> dict[str, float]:
+    combinations = product((1, 2, 3), COMBINES, INNERS)
+    return {f"{c}, {i}, {k}": equal(rank, k, c, i, n=4) for k, c, i in combinations}
 
 
 def case_fabric(rank: int) -> float | None:

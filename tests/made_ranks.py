@@ -253,6 +253,11 @@ def case_no_legs(rank: int) -> dict[str, Any]:
     return refused(task, task.meta(), task.loss, task.mine if rank == 0 else [], ValueError)
 
 
+def case_named_legs(rank: int) -> dict[str, Any]:
+    task = Task(rank)
+    return refused(task, task.meta(), task.loss, dict(enumerate(task.mine)) if rank else task.mine, ValueError)
+
+
 def case_nobody_has_samples(rank: int) -> dict[str, Any]:
     task = Task(rank)
     empty = [(x[:0], y[:0]) if i == 1 else (x, y) for i, (x, y) in enumerate(task.mine)]

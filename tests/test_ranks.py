@@ -98,6 +98,9 @@ def test_legs_that_do_not_match_are_the_same_sentence_on_both(found, case, sente
 def test_legs_that_one_rank_cannot_walk_are_told_to_the_other(found):
     zero, one = (r["said"] for r in found["no_legs"])
     assert (zero, one) == (OTHER, "InputError: a walk needs at least one leg, got none")
+    zero, one = (r["said"] for r in found["named_legs"])
+    assert zero == OTHER
+    assert one.startswith("InputError: legs must be a sequence")
 
 
 def test_sizes_that_are_no_number_of_samples_are_sentences(found):
@@ -189,6 +192,13 @@ def test_the_program_of_the_docs_runs_under_torchrun(tmp_path):
 @pytest.fixture(scope="module")
 def framed(tmp_path_factory):
     return on_two_ranks("made_frameworks", tmp_path_factory.mktemp("frameworks"))
+
+
+@pytest.mark.slow
+def test_two_ranks_are_one_process_for_every_combine_inner_optimizer_and_number_of_steps(framed):
+    for rank in framed:
+        assert len(rank["every"]) == len(COMBINES) * len(INNERS) * 3
+        assert max(rank["every"].values()) < 1e-12
 
 
 @pytest.mark.slow

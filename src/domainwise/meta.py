@@ -104,8 +104,8 @@ class MetaOptimizer:
 
         Returns the loss met on arriving at each leg, in the order the legs were given, on their device.
         """
-        check_round(self.outer, legs)
         with self._company() as ranks, self._order_kept_on_error():
+            check_round(self.outer, legs)
             legs = self._deal(legs)
             drawn = self.order(len(legs))
             params = self._walking()
