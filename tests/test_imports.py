@@ -11,7 +11,7 @@ SOURCE = Path(domainwise.__file__).parent
 
 # Imports point from the right to the left, never back. What stands together may import each other.
 LAYERS = [
-    {"_version", "commit", "errors", "files", "separating", "turns"},
+    {"_version", "commit", "errors", "files", "legible", "separating", "turns"},
     {"arguments", "machine"},
     {"combine"},
     {"refusals", "walk"},
@@ -21,6 +21,7 @@ LAYERS = [
         "thirdparty",
         "vision",
         "hub",
+        "outputs",
         "weights",
         "backbones",
         "network",
@@ -89,7 +90,7 @@ def test_the_drop_in_imports_torch_and_nothing_of_ours_beyond_the_core() -> None
         "new = {m.partition('.')[0] for m in set(sys.modules) - before} - set(sys.stdlib_module_names)\n"
         "ours = {m for m in set(sys.modules) - before if m.startswith('domainwise.')}\n"
         "assert new == {'domainwise'}, new\n"
-        "core = ('_version', 'errors', 'combine', 'ranks', 'refusals', 'walk', 'meta')\n"
+        "core = ('_version', 'errors', 'legible', 'combine', 'ranks', 'refusals', 'walk', 'meta')\n"
         "assert ours == {'domainwise.' + m for m in core}, ours"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

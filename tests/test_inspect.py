@@ -189,9 +189,10 @@ def test_no_picture_is_drawn_where_none_is_wanted(tmp_path: Path, run: Run) -> N
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("grid.jpg", "the picture is a PNG"), ("no/where.png", "cannot write the picture no/where.png: No such file")],
+    [("grid.jpg", "the picture is a PNG"), ("own.jpg/p.png", 'cannot write "own.jpg/p.png": "own.jpg" is no folder')],
 )
 def test_a_picture_that_cannot_be_written_is_refused(tmp_path: Path, run: Run, name: str, sentence: str) -> None:
+    Path("own.jpg").touch()
     with pytest.raises(InputError, match=sentence):
         run("inspect", made(tmp_path), "--picture", name)
 

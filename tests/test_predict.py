@@ -157,7 +157,7 @@ def test_any_name_comes_back_from_csv_and_json(tmp_path: Path) -> None:
             file.writelines(lines(made, classes))
     with (tmp_path / "as_csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [one["file"] for one in rows] == [*STRANGE, "broken.png"]
+    assert [one["file"] for one in rows] == [*STRANGE[:-1], f"./{STRANGE[-1]}", "broken.png"]  # no formula
     assert [one["class"] for one in rows] == ["dog, or"] * len(STRANGE) + [""]
     assert [one["probability cat"] for one in rows] == ["0.25"] * len(STRANGE) + [""]
     assert rows[0]["probability dog, or"] == rows[0]["probability"] == "0.75"
@@ -301,9 +301,9 @@ def test_what_cannot_be_done_is_a_sentence(domainwise: Command, model: Path, pho
         (model, photos, "-o", "p.txt"): 'let "p.txt" end in .csv or .json',
         (model, photos, "-o", "p.csv", "--format", "json"): '"p.csv" would be CSV and not --format json',
         (model, photos, "-o", "p.csv", "--format", "table"): '"p.csv" would be CSV and not --format table',
-        (model, photos, "-o", "mine.csv"): "mine.csv holds something other than predictions",
-        (model, photos, "-o", "longer.csv"): "longer.csv holds something other than predictions",
-        (model, photos, "-o", "mine.csv/p.csv"): "cannot write mine.csv/p.csv",
+        (model, photos, "-o", "mine.csv"): '"mine.csv" holds something that was not made here',
+        (model, photos, "-o", "longer.csv"): '"longer.csv" holds something that was not made here',
+        (model, photos, "-o", "mine.csv/p.csv"): "cannot write",
         (model, photos, "--which", "best-average"): "kept its best-average one",
         (model / "best", photos, "--which", "best-average"): "has no averaged weights",
         (model, photos, "--which", "swad"): 'model has no model of "swad": ask for one of "best"',

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from domainwise.legible import sentence
+
 
 class InputError(ValueError):
     """Something the user gave cannot be used. The command line prints it without a traceback and exits with 2."""
 
+    def __str__(self) -> str:
+        return sentence(super().__str__())  # it names what others have named
+
 
 class Note(UserWarning):
     """Something to know that ends nothing: a warning in Python, a line on the command line."""
+
+    def __str__(self) -> str:
+        return sentence(super().__str__())
 
 
 def closest(word: str, known: Iterable[str]) -> str:

@@ -148,10 +148,15 @@ def hyperparameters(trial: Trial) -> dict[str, Any]:
 
 
 def run_name(trial: Trial) -> str:
+    """One name of a folder, whatever a trial.json says: all that is not a letter, a number or one of .,=()+- is _."""
     draw = f"-draw{trial.draw}" if trial.draw else ""
-    words = f"{trial.label or trial.algorithm}-{'+'.join(trial.targets)}"
-    readable = re.sub(r"[^\w.,=()+-]+", "_", words)[:80]
-    return f"{readable}-seed{trial.seed}{draw}-{trial.id[:8]}"
+    words = _as_a_name(f"{trial.label or trial.algorithm}-{'+'.join(trial.targets)}", 80)
+    return f"{words}{_as_a_name(f'-seed{trial.seed}{draw}', 40)}-{trial.id[:8]}"
+
+
+def _as_a_name(text: str, most: int) -> str:
+    """A folder's name may have 255 bytes, and a letter up to four."""
+    return re.sub(r"[^\w.,=()+-]+", "_", text)[:most].encode()[: 2 * most].decode(errors="ignore")
 
 
 def written(run: Path) -> set[tuple[str, int]]:

@@ -18,6 +18,7 @@ from domainwise.cli.export_domainbed import export_domainbed
 from domainwise.cli.fit import fit
 from domainwise.cli.import_domainbed import import_domainbed
 from domainwise.cli.inspect import inspect
+from domainwise.cli.plain import plainly
 from domainwise.cli.predict import predict
 from domainwise.cli.report import report
 from domainwise.cli.reproduce import reproduce
@@ -40,7 +41,7 @@ COMMANDS = (
     import_domainbed, export_domainbed,
 )  # fmt: skip
 for command in COMMANDS:
-    app.command()(command)
+    app.command()(plainly(command))
 for group in (presets.app, cache.app):
     app.add_typer(group)
 

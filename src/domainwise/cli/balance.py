@@ -45,9 +45,12 @@ def balance(
     from domainwise.cli.pace import pace
     from domainwise.cli.trained import trained, trial_of
     from domainwise.errors import InputError
+    from domainwise.outputs import PICTURE, check
 
     if output and not along:
         raise InputError("the picture is of balance along training: add --along, or leave out -o")
+    if output:
+        check(output, PICTURE)
     if keep and (which := trial_of(Path(run))[1]):
         raise InputError(f"the report tells of selected models, and with --along of snapshots: no --keep for {which}")
     opened = partial(

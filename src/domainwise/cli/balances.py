@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from domainwise.outputs import PICTURE, put
 from domainwise.report import courses
 from domainwise.report.balance import COLUMNS, Measured, cell, compared, keep as keep, rows
 from domainwise.report.grid import label, ordered, target
@@ -36,8 +37,7 @@ def told(found: Sequence[Measured]) -> str:
 
 
 def draw(found: Sequence[Measured], output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(as_file(courses.picture(courses.gathered(found))), encoding="utf-8")
+    put(output, as_file(courses.picture(courses.gathered(found))), PICTURE)
 
 
 def _alone(found: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
+from domainwise.cli.plain import console
 
 if TYPE_CHECKING:
     from domainwise.data.shelf import Entry
@@ -15,13 +16,13 @@ app = typer.Typer(name="cache", help="See and clear the images that were decoded
 @app.command("list")
 def list_entries(cache: o.Cache = None) -> None:
     """List the data sets whose images are kept decoded."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from domainwise import compiled
     from domainwise.data.cache import cache_folder
     from domainwise.data.shelf import entries, gigabytes
+    from domainwise.legible import legible
 
     folder = cache_folder(cache)
     found = entries(folder)
@@ -29,16 +30,17 @@ def list_entries(cache: o.Cache = None) -> None:
     for heading in ("name", "size", "age", "images", "domains", "made from"):
         table.add_column(heading, no_wrap=heading in ("name", "size", "age"))
     for entry in found:
-        table.add_row(*(Text(cell, overflow="fold") for cell in _row(entry)))
-    screen = Console()
-    console = Console(highlight=False, markup=False, width=screen.width if screen.is_terminal else 200)
+        table.add_row(*(Text(legible(cell), overflow="fold") for cell in _row(entry)))
+    screen = console()
+    out = console(highlight=False, markup=False, width=screen.width if screen.is_terminal else 200)
     if found:
-        console.print(table)
-    console.print(
-        f"{len(found)} data sets, {gigabytes(sum(entry.bytes for entry in found))}, in {folder}", soft_wrap=True
+        out.print(table)
+    out.print(
+        f"{len(found)} data sets, {gigabytes(sum(entry.bytes for entry in found))}, in {legible(str(folder))}",
+        soft_wrap=True,
     )
     if size := compiled.size():
-        console.print(f"compiled kernels, {gigabytes(size)}, in {compiled.compiled_folder()}", soft_wrap=True)
+        out.print(f"compiled kernels, {gigabytes(size)}, in {compiled.compiled_folder()}", soft_wrap=True)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
+from domainwise.cli.plain import console, plain_streams
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,19 +39,19 @@ def inspect(
     import json
     import sys
 
-    from rich.console import Console
-
-    from domainwise.data.picture import write_picture
+    from domainwise.data.picture import check_picture, write_picture
     from domainwise.data.source import find_source
     from domainwise.data.survey import survey
 
+    if not no_picture:
+        check_picture(picture)
     found = find_source(data)
     with _bar(quiet) as told:
         surveyed = survey(found, told)
     if format is SurveyFormat.json:
         print(json.dumps(surveyed.to_json(), indent=1))
     else:
-        _print(surveyed, Console(highlight=False, markup=False, soft_wrap=True))
+        _print(surveyed, console(highlight=False, markup=False, soft_wrap=True))
     if not no_picture:
         path = write_picture(found, picture)
         if not quiet:
@@ -59,20 +60,19 @@ def inspect(
 
 @contextmanager
 def _bar(quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as bars:
+    screen = console(stderr=True)
+    with Progress(console=screen, transient=True, disable=quiet or not screen.is_terminal) as bars, plain_streams():
         task = bars.add_task("looking at images", total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
-def _print(survey: Survey, console: Console) -> None:
+def _print(survey: Survey, screen: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from domainwise.data.listing import legible
+    from domainwise.legible import legible
 
     table = Table("class", box=None, padding=(0, 2))
     for domain in survey.domains:
@@ -81,10 +81,10 @@ def _print(survey: Survey, console: Console) -> None:
         table.add_row(Text(legible(kind)), *(f"{survey.counts[domain][kind]:,}" for domain in survey.domains))
     table.add_section()
     table.add_row("all", *(f"{sum(survey.counts[domain].values()):,}" for domain in survey.domains))
-    console.print(f"{legible(survey.name)}: {len(survey.looks):,} images in {len(survey.domains)} domains")
-    console.print(table)
+    screen.print(f"{legible(survey.name)}: {len(survey.looks):,} images in {len(survey.domains)} domains")
+    screen.print(table)
     for line in _lines(survey):
-        console.print(legible(line))
+        screen.print(legible(line))
 
 
 def _lines(survey: Survey) -> list[str]:

@@ -41,9 +41,8 @@ class Job:
         results = self.run(dry_run)
         if results is None:
             return
-        report = results.report(self._report)
         self._print(results)
-        self._say(f"report: {report}")
+        self._say(f"report: {results.report(self._report)}")
         if results.troubled:
             raise typer.Exit(1)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from domainwise.cli.plain import console, plain_streams
 from domainwise.cli.progress import lasting
 
 SECONDS = 15.0  # between two lines
@@ -18,10 +19,10 @@ def pace(about: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     if quiet:
         yield lambda done, total: None
     elif sys.stderr.isatty():
-        from rich.console import Console
         from rich.progress import Progress
 
-        with Progress(console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()) as bars:
+        bars = Progress(console=console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty())
+        with bars, plain_streams():
             bar = bars.add_task(about, total=None)
             yield lambda done, total: bars.update(bar, completed=done, total=total)
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
+from domainwise.cli.plain import exact
 
 if TYPE_CHECKING:
     from domainwise.predicting import Prediction
@@ -85,6 +86,8 @@ def _form(output: Path | None, format: PredictionFormat | None) -> str:
     """As the file is named; printed, as asked for. A file that is there stays, unless it holds predictions."""
     from domainwise.data.folders import looking
     from domainwise.errors import InputError
+    from domainwise.outputs import check
+    from domainwise.report.predictions import BEGINNING
 
     if output is None:
         return format.value if format else "table"
@@ -98,20 +101,8 @@ def _form(output: Path | None, format: PredictionFormat | None) -> str:
             raise InputError(
                 f'"{output}" would be {form.upper()} and not --format {format.value}: leave out one of both'
             )
-        if output.exists() and not _ours(output):
-            raise InputError(f"{output} holds something other than predictions: give another name")
+        check(output, BEGINNING)
     return form
-
-
-def _ours(file: Path) -> bool:
-    """Whether nothing is lost that this command does not make again."""
-    from domainwise.report.predictions import BEGINNINGS
-
-    if not file.is_file():
-        return False
-    with file.open("rb") as content:
-        start = content.read(max(map(len, BEGINNINGS)))
-    return not start or start.startswith(tuple(beginning.encode() for beginning in BEGINNINGS))
 
 
 @contextmanager
@@ -123,7 +114,8 @@ def _written(output: Path | None) -> Iterator[Callable[[str], object]]:
     from domainwise.records import whole
 
     if output is None:
-        out = sys.stdout  # a progress bar on standard error puts something of its own in this place
+        # A progress bar on standard error puts something of its own in this place.
+        out = sys.stdout if sys.stdout.isatty() else exact(sys.stdout)  # a program gets names as they are
         code = out.encoding or "utf-8"
         yield lambda text: out.write(text.encode(code, "backslashreplace").decode(code))
         return

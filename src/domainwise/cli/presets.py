@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from domainwise.cli.plain import console
+
 app = typer.Typer(name="presets", help="The protocols there are, with every setting.", no_args_is_help=True)
 
 
@@ -26,7 +28,6 @@ def show(
     """Print every setting, and where its value comes from."""
     from dataclasses import fields
 
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -46,4 +47,4 @@ def show(
             table.add_row(f"{key} of {algorithm}", Text(str(getattr(own, key))), own.origins[key])
     for key, value in settings.hyperparameters.items():
         table.add_row(key, Text(str(value)), "given")
-    Console(highlight=False).print(table)
+    console(highlight=False).print(table)

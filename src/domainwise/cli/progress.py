@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
+from domainwise.cli.plain import console, plain_streams
+from domainwise.legible import legible, sentence
 from domainwise.sweep.status import describe
 
 if TYPE_CHECKING:
@@ -56,7 +59,6 @@ class Bars:
     """A bar for the whole and one for each trial that is running: rate, time left, current validation."""
 
     def __init__(self, trials: int) -> None:
-        from rich.console import Console
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -73,20 +75,22 @@ class Bars:
             TimeElapsedColumn(),
             TimeRemainingColumn(elapsed_when_finished=False),
             TextColumn("{task.fields[note]}", markup=False),
-            console=Console(stderr=True),
+            console=console(stderr=True),
             transient=True,
             redirect_stdout=sys.stdout.isatty(),  # what goes to a file goes there
         )
         self.all = self.progress.add_task("all trials", total=trials, note="")
         self.tasks: dict[str, Any] = {}
         self.started: dict[str, float] = {}
-        self.failed = 0
+        self.failed, self.open = 0, ExitStack()
 
     def __enter__(self) -> Self:
         self.progress.start()
+        self.open.enter_context(plain_streams())  # past those of the bars, which obey
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.open.close()
         self.progress.stop()
 
     def watch(self, trial: Trial, event: dict[str, Any]) -> None:
@@ -94,7 +98,7 @@ class Bars:
             self.progress.advance(self.all)
             return
         if trial.id not in self.tasks:
-            self.tasks[trial.id] = self.progress.add_task(describe(trial), total=trial.steps, note="")
+            self.tasks[trial.id] = self.progress.add_task(legible(describe(trial)), total=trial.steps, note="")
             self.started[trial.id] = time.perf_counter()
         task = self.tasks[trial.id]
         if "result" in event:
@@ -103,10 +107,10 @@ class Bars:
             if event["result"]["status"] != "finished":
                 self.failed += 1
                 self.progress.update(self.all, note=f"{self.failed} failed")
-                self.progress.console.print(f"{describe(trial)}: {told(event['result'])}", markup=False)
+                self.progress.console.print(sentence(f"{describe(trial)}: {told(event['result'])}"), markup=False)
             return
         if "note" in event:
-            self.progress.console.print(event["note"], markup=False)
+            self.progress.console.print(sentence(event["note"]), markup=False)
             return
         self.progress.update(task, completed=event["step"])
         if "validation" in event:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from domainwise.cli.groups import Choices, One
+from domainwise.cli.plain import console, plain_streams
 from domainwise.data.cache import cache_folder
 from domainwise.data.domains import Domains
 from domainwise.data.source import benchmark_named, open_data
@@ -36,15 +37,15 @@ class Ask(Choices):
 
 def read(text: str, ask: Ask, machine: One) -> tuple[Domains, Settings]:
     """Open the data, with a bar while images are decoded; what a reader warns of is said in a line."""
-    from rich.console import Console
     from rich.progress import Progress
 
     benchmark = benchmark_named(text)
     settings = ask.settings(benchmark.name if benchmark else "")
-    console = Console(stderr=True)
+    screen = console(stderr=True)
     with (
         warnings_in_lines(),
-        Progress(console=console, transient=True, disable=machine.quiet or not console.is_terminal) as bars,
+        Progress(console=screen, transient=True, disable=machine.quiet or not screen.is_terminal) as bars,
+        plain_streams(),
     ):
         task = bars.add_task("reading images", total=None)
         data = open_data(

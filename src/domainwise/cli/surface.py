@@ -52,19 +52,20 @@ def surface(
     from domainwise.cli.pace import pace
     from domainwise.cli.trained import trained, trial_of
     from domainwise.errors import InputError
+    from domainwise.outputs import PICTURE, check, put
     from domainwise.report.surfaces import picture
     from domainwise.report.svg import as_file
 
     if models and domains:
         raise InputError("a plane goes through the models of a walk (--domains) or through saved ones (--models)")
+    check(output, PICTURE)
     task = trained(
         run, data, cache, device=device, precision=precision, threads=threads, images=images, quiet=quiet,
         trust_code=trust_code,
     )  # fmt: skip
     with pace("points of the plane", quiet=quiet) as tick:
         found = _measured(task, models, domains, steps, lr, points=points, margin=margin, tick=tick)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(as_file(picture(found)), encoding="utf-8")
+    put(output, as_file(picture(found)), PICTURE)
     if keep:
         home, which = trial_of(run)
         replace(found, of=which).save(home)

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from unicodedata import category
 
 import numpy as np
 
 from domainwise.data.arrays import FREE, Fixed, Labels
 from domainwise.data.domains import Domain, Domains
 from domainwise.errors import InputError
+from domainwise.legible import legible
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +99,6 @@ def require_same_classes(files: Sequence[File], domains: Sequence[str]) -> None:
             f'add images to "{domain}/{kind}", or remove class "{kind}" from every domain'
             + (f"; there are {len(missing)} such gaps in all" if len(missing) > 1 else "")
         )
-
-
-def legible(name: str) -> str:
-    """A name without what cannot be shown: not every name on a disk is valid Unicode, and some command the terminal."""
-    return "".join(ascii(letter)[1:-1] if category(letter) in ("Cc", "Cs") else letter for letter in name)
 
 
 def quoted(name: str) -> str:

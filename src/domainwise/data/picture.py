@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 
 from domainwise.data.arrays import Images
 from domainwise.data.decode import ImageError, content_of, pillow_warnings, rgb
 from domainwise.data.domains import Domains
-from domainwise.data.listing import Listing, legible
+from domainwise.data.listing import Listing
 from domainwise.errors import InputError
+from domainwise.legible import legible
+from domainwise.outputs import MADE_BY, PNG, check, put
 
 THUMB, GAP, LABELS, HEADER = 64, 4, 130, 24
 PER_CELL = 4  # two by two
@@ -22,8 +26,7 @@ INK, FAINT = (40, 40, 40), (225, 225, 225)
 
 def write_picture(found: Listing | Domains, path: Path) -> Path:
     """Rows are domains, columns are classes. A cell stays empty where there is no image that can be read."""
-    if path.suffix.lower() != ".png":
-        raise InputError(f'the picture is a PNG: let "{path}" end in .png')
+    check_picture(path)
     domains = _spread([name for name, _ in found.domains] if isinstance(found, Listing) else found.names, ROWS)
     kinds = _spread(found.classes, COLUMNS)
     cell = 2 * (THUMB + GAP) + 2 * GAP
@@ -40,11 +43,16 @@ def write_picture(found: Listing | Domains, path: Path) -> Path:
                 draw.rectangle((*corner, corner[0] + cell - GAP, corner[1] + cell - GAP), outline=FAINT)
                 for i, image in enumerate(_samples(found, domain, kind)):
                     page.paste(image, (corner[0] + GAP + i % 2 * (THUMB + GAP), top + GAP + i // 2 * (THUMB + GAP)))
-    try:
-        page.save(path)
-    except OSError as error:
-        raise InputError(f"cannot write the picture {path}: {error.strerror or error}") from error
-    return path
+    made_by = PngInfo()
+    made_by.add_text(*MADE_BY)
+    page.save(content := BytesIO(), "PNG", pnginfo=made_by)
+    return put(path, content.getvalue(), PNG)
+
+
+def check_picture(path: Path) -> None:
+    if path.suffix.lower() != ".png":
+        raise InputError(f'the picture is a PNG: let "{path}" end in .png')
+    check(path, PNG)
 
 
 def _spread(items: Sequence[str], most: int) -> list[str]:

@@ -13,9 +13,10 @@ from typing import Any
 from domainwise.data.benchmarks import BENCHMARKS, Benchmark, difference_of, recognised
 from domainwise.data.decode import ImageError, content_of, pillow_warnings, rgb
 from domainwise.data.domains import Domains
-from domainwise.data.listing import File, Listing, legible
+from domainwise.data.listing import File, Listing
 from domainwise.data.parallel import side_by_side
 from domainwise.data.reading import BATCH, Progress
+from domainwise.legible import legible
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Callable, Sequence
 
 from domainwise.domainbed.tables import Cell, Table
+from domainwise.legible import csv_row, legible
+from domainwise.report.formats import in_latex, one_line
 from domainwise.select import rule
 
 ERROR = "± is DomainBed's: the population standard deviation over the root of the number of trials."
@@ -20,8 +21,8 @@ def as_text(tables: Sequence[Table], records: int) -> str:
     for table in tables:
         width = 20 if table.dataset else 25
         rows = [["Algorithm", *table.columns], *([name, *_texts(cells)] for name, cells in table.rows.items())]
-        lines += ["", f"-------- {table.title}"]
-        lines += ["  ".join(word.ljust(width)[:width] for word in row) + " " for row in rows]
+        lines += ["", f"-------- {legible(table.title)}"]
+        lines += ["  ".join(legible(word).ljust(width)[:width] for word in words) + " " for words in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -34,7 +35,8 @@ def as_markdown(tables: Sequence[Table], records: int) -> str:
     for table in tables:
         rows = [["Algorithm", *table.columns], ["---"] + ["---:"] * len(table.columns)]
         rows += [[name, *_texts(cells, "±")] for name, cells in table.rows.items()]
-        lines += [f"**{table.title}**", "", *("| " + " | ".join(row) + " |" for row in rows), ""]
+        lines += [f"**{one_line(table.title)}**", ""]
+        lines += [*("| " + " | ".join(map(one_line, words)) + " |" for words in rows), ""]
     return "\n".join([*lines, f"{records} records. {ERROR}"]) + "\n"
 
 
@@ -42,15 +44,15 @@ def as_latex(tables: Sequence[Table], records: int) -> str:
     r"""Tables for ``\input``; they need the package booktabs."""
     lines = [f"% {records} records. {ERROR}"]
     for table in tables:
-        rows = [[name, *_texts(cells, r"$\pm$")] for name, cells in table.rows.items()]
-        lines += ["", f"% {table.title}", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}", r"\toprule"]
-        lines += [_latex_row(["Algorithm", *table.columns]), r"\midrule", *map(_latex_row, rows)]
+        rows = [[in_latex(name), *_texts(cells, r"$\pm$")] for name, cells in table.rows.items()]
+        lines += ["", f"% {one_line(table.title)}", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}", r"\toprule"]
+        lines += [_latex_row(["Algorithm", *map(in_latex, table.columns)]), r"\midrule", *map(_latex_row, rows)]
         lines += [r"\bottomrule", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
 
 
 def _latex_row(words: Sequence[str]) -> str:
-    return " & ".join(re.sub(r"([%&#_])", r"\\\1", word) for word in words) + r" \\"
+    return " & ".join(words) + r" \\"
 
 
 def as_csv(tables: Sequence[Table], records: int) -> str:
@@ -61,7 +63,7 @@ def as_csv(tables: Sequence[Table], records: int) -> str:
     for table in tables:
         for name, cells in table.rows.items():
             for column, cell in zip(table.columns, cells, strict=True):
-                writer.writerow([table.rule, table.dataset, name, column, cell.mean, cell.error, cell.n])
+                writer.writerow(csv_row(table.rule, table.dataset, name, column, cell.mean, cell.error, cell.n))
     return file.getvalue()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError, closest
+from domainwise.legible import csv_row
 from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.measured import VIEWS
 from domainwise.paper.remarks import remarks
@@ -112,7 +113,7 @@ def as_csv(page: Page) -> str:
         about = [section.title, row.name, row.spec, row.average, column.title, view, entry.paper(column)]
         seen = [(cell.values or {}).get(seed) for seed in seeds]
         gap = difference(entry, at, column, view)
-        writer.writerow([*about, cell.mean, cell.error, cell.n, gap, cell.note, *seen])
+        writer.writerow(csv_row(*about, cell.mean, cell.error, cell.n, gap, cell.note, *seen))
     return file.getvalue()
 
 

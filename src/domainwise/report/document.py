@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError
+from domainwise.outputs import PAGE, check, put
 from domainwise.report import balance, calibration, classes, facts, figures, turning
 from domainwise.report.grid import Grid, arrange, most_seeds, sample
 from domainwise.report.headline import headline
@@ -31,15 +31,9 @@ def write(
     """Write the report to ``path``, which holds either the whole page or what was there before."""
     if path.is_dir():
         raise InputError(f'The report needs the name of a file and "{path}" is a folder: try "{path / "report.html"}"')
+    check(path, PAGE)
     page = render(outcomes, title=title, running=running, beside=beside)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
+    return put(path, page, PAGE)
 
 
 def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: str = "", beside: Beside = ()) -> str:

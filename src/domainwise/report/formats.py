@@ -9,6 +9,8 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
+from domainwise.legible import csv_row, legible
+
 if TYPE_CHECKING:
     import rich.table
 
@@ -22,17 +24,17 @@ def as_text(table: Table) -> str:
     """Aligned columns of plain text, the caption below."""
     if not table.rows:
         return table.caption + "\n"
-    names = [table.head, *(_one_line(row.algorithm) for row in table.rows)]
+    names = [table.head, *(one_line(row.algorithm) for row in table.rows)]
     columns = [names]
     for at, title in enumerate(table.columns):
         cells = [row.cells[at] for row in table.rows]
-        columns.append([_one_line(title), *_aligned(cells)])
+        columns.append([one_line(title), *_aligned(cells)])
     widths = [max(map(len, column)) for column in columns]
     lines = [list(line) for line in zip(*columns, strict=True)]
     lines.insert(1, ["─" * width for width in widths])
     padded = ["  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)) for line in lines]
     legend = f" {LEGEND}." if table.marked else ""
-    caption = textwrap.fill(table.caption + legend, max(72, len(padded[0])))
+    caption = textwrap.fill(legible(table.caption + legend), max(72, len(padded[0])))
     return "\n".join([*(line.rstrip() for line in padded), "", caption]) + "\n"
 
 
@@ -56,17 +58,17 @@ def as_markdown(table: Table) -> str:
 
 def _escaped(name: str) -> str:
     # an underscore inside a word is not emphasis, and arith(inner_steps=3) reads better without backslashes
-    return re.sub(r"([\\`*|<>&$~\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", _one_line(name))
+    return re.sub(r"([\\`*|<>&$~\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", one_line(name))
 
 
-def _one_line(name: str) -> str:
-    return " ".join(name.split())
+def one_line(name: str) -> str:
+    return legible(" ".join(name.split()))
 
 
 def as_latex(table: Table) -> str:
     """A table environment to paste; it needs the package booktabs. The best bold, the second best underlined."""
     if not table.rows:
-        return f"% {_one_line(table.caption)}\n"
+        return f"% {one_line(table.caption)}\n"
     head = " & ".join(in_latex(word) for word in (table.head, *table.columns))
     lines = [" & ".join([in_latex(row.algorithm), *map(_latex_cell, row.cells)]) for row in table.rows]
     rows = [r"\toprule", rf"{head} \\", r"\midrule", *(rf"{line} \\" for line in lines), r"\bottomrule"]
@@ -90,7 +92,7 @@ LATEX = {
 
 
 def in_latex(text: str) -> str:
-    return "".join(LATEX.get(letter, letter) for letter in _one_line(text))
+    return "".join(LATEX.get(letter, letter) for letter in one_line(text))
 
 
 def as_csv(table: Table) -> str:
@@ -103,7 +105,7 @@ def as_csv(table: Table) -> str:
         for column, cell in zip(table.columns, row.cells, strict=True):
             values = cell.values or {}
             seen = [values.get(seed) for seed in seeds]
-            writer.writerow([row.algorithm, column, cell.mean, cell.error, cell.n, cell.note, *seen])
+            writer.writerow(csv_row(row.algorithm, column, cell.mean, cell.error, cell.n, cell.note, *seen))
     return file.getvalue()
 
 

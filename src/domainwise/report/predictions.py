@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from unicodedata import normalize
 
-from domainwise.data.listing import legible, quoted
+from domainwise.data.listing import quoted
+from domainwise.legible import csv_row, defused, legible
 from domainwise.predicting import Prediction
 from domainwise.records import finite
 
 COLUMNS = ("file", "class", "probability", "problem")
 HEAD = ",".join(COLUMNS)
-BEGINNINGS = (f"{HEAD}\n", f"{HEAD},probability ", f'{HEAD},"probability ', '[\n{"file": ')  # of what is written here
+BEGINNING = rf'{HEAD}(\n|,"?probability )|\[\n\{{"file": '.encode()  # of what is written here
 MOST = 20  # classes that are named in a summary
 
 Lines = Callable[[Iterable[Prediction], Sequence[str]], Iterator[str]]
@@ -27,7 +28,8 @@ def as_csv(predictions: Iterable[Prediction], classes: Sequence[str] = ()) -> It
     """``classes`` are those whose probabilities get a column each."""
     yield _csv_line([*COLUMNS, *(f"probability {name}" for name in classes)])
     for one in predictions:
-        yield _csv_line([one.file, one.kind, one.probability, one.problem, *_all(one, classes)])
+        file = one.file if defused(one.file) == one.file else f"./{one.file}"  # the same file, and no formula
+        yield _csv_line(csv_row(file, one.kind, one.probability, one.problem, *_all(one, classes)))
 
 
 def _csv_line(cells: Sequence[object]) -> str:
