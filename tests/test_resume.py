@@ -87,7 +87,7 @@ def begun(tmp_path: Path) -> Path:
 @pytest.fixture
 def _heeded() -> Iterator[None]:
     """A shell may have its background jobs, and so these tests, ignore Ctrl-C."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
     before = [signal.signal(number, signal.default_int_handler) for number in numbers]
     yield
     for number, handler in zip(numbers, before, strict=True):
@@ -95,7 +95,7 @@ def _heeded() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_heeded")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_saves_stops_and_says_how_to_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int
 ) -> None:

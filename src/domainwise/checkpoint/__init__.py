@@ -3,7 +3,7 @@
 from domainwise.checkpoint.checkpoints import Checkpoints, Stateful
 from domainwise.checkpoint.files import FORMAT, Damaged, Found, load, remove, save, saved, told_of, unfinished
 from domainwise.checkpoint.nested import flatten, unflatten
-from domainwise.checkpoint.stopping import Stopped, ask_to_stop, listening, stop_requested
+from domainwise.checkpoint.stopping import Stopped, ask_to_stop, asked_again, at_once, listening, stop_requested
 
 __all__ = [
     "FORMAT",
@@ -13,6 +13,8 @@ __all__ = [
     "Stateful",
     "Stopped",
     "ask_to_stop",
+    "asked_again",
+    "at_once",
     "flatten",
     "listening",
     "load",

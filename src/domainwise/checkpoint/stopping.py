@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# Ctrl-C; what a machine that shuts down sends; what Slurm is told to send before it takes the machine away.
-SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+# Ctrl-C; what a machine that shuts down sends; what a terminal sends that is closed; what Slurm is told to send before
+# it takes the machine away.
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+SIGNALS = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]
 
 _heard: list[int] = []
 _listening = threading.Event()
@@ -31,6 +33,18 @@ def stop_requested() -> int:
     return _heard[0] if _heard else 0
 
 
+def asked_again() -> bool:
+    """Whether a second signal has come, which does not want to wait."""
+    return len(_heard) > 1
+
+
+def at_once(number: int) -> None:
+    """To be the answer to a second signal: stop, whatever is going on, but clean up. Any more of them are not heard."""
+    for other in SIGNALS:
+        signal.signal(other, signal.SIG_IGN)
+    raise Stopped("stopped at once: start the same command again to go on from what was saved last", number)
+
+
 def ask_to_stop() -> None:
     """As the signal would that a machine sends which shuts down; where nobody listens, nothing happens."""
     if _listening.is_set() and not _heard:
@@ -38,8 +52,8 @@ def ask_to_stop() -> None:
 
 
 @contextmanager
-def listening() -> Iterator[None]:
-    """Hear the signals that ask to stop: the first is remembered, a second one does what it always did.
+def listening(again: Callable[[int], None] | None = None) -> Iterator[None]:
+    """Hear the signals that ask to stop: the first is remembered, a second one does what it always did, or ``again``.
 
     What is inside looks at :func:`stop_requested`; where it came to its end without, :class:`Stopped` is raised then.
     Only the main thread can hear them; inside another ``listening``, or in another thread, this does nothing.
@@ -52,10 +66,12 @@ def listening() -> Iterator[None]:
     before = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
 
     def hear(number: int, frame: FrameType | None) -> None:
-        if _heard:
+        _heard.append(number)
+        if len(_heard) > 1 and again is not None:
+            again(number)
+        elif len(_heard) > 1:
             signal.signal(number, before[number])
             signal.raise_signal(number)
-        _heard.append(number)
 
     _listening.set()
     for number in before:

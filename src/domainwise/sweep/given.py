@@ -20,7 +20,7 @@ from domainwise.sweep.pack import AT_MOST, Many
 from domainwise.sweep.safe import environment
 from domainwise.trial import Trial
 
-GRACE = 10.0  # seconds for a trial to put itself aside when everything stops
+GRACE = 30.0  # seconds for a trial to put itself aside when everything stops
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-import tempfile
+import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -12,13 +12,18 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
+from domainwise.checkpoint import Stopped, asked_again, at_once, listening, saved, stop_requested
 from domainwise.data.domains import Domains
+from domainwise.sweep import parking
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.execute import Watch, result_of
 from domainwise.sweep.folder import failed
 from domainwise.sweep.given import GRACE, Given, Place, Worker
+from domainwise.sweep.status import describe
 from domainwise.trial import Trial
 
+LOOK = 0.2  # seconds between two looks at whether to stop
+TOLD = 4  # trials that are named when all is stopped
 ATTEMPTS = 2  # a process that was killed in the middle of a trial does not tell whether the trial is to blame
 
 
@@ -35,22 +40,45 @@ class Processes:
 
     def run(self, trials: Sequence[Trial]) -> None:
         self.waiting.extend(Given(trial) for trial in trials)
-        with ExitStack() as stack:
-            parked = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="domainwise-")))
+        with listening(again=at_once), parking.parked(self.data) as parked, ExitStack() as stack:
             stack.callback(self._stop)
-            self.data.save(parked)
             for place in self.places[: len(trials)]:
-                self._start(place, parked)
-            while any(worker.given for worker in self.workers):
+                if not stop_requested():
+                    self._start(place, parked)
+            while any(worker.given for worker in self.workers) and not stop_requested():
                 self._hear(parked)
+            if number := stop_requested():
+                self._put_aside(number)
 
     def _stop(self) -> None:
+        """End all processes; what they are at is saved first, unless somebody does not want to wait for that."""
         for worker in self.workers:
             worker.process.terminate()
+        end = time.monotonic() + GRACE
         for worker in self.workers:
             with suppress(TimeoutExpired):
-                worker.process.wait(GRACE)
+                worker.process.wait(0 if asked_again() else max(0.0, end - time.monotonic()))
             worker.stop()
+
+    def _put_aside(self, number: int) -> None:
+        trials = [one.trial for worker in self.workers for one in worker.given.values()]
+        self._stop()
+        self.workers.clear()
+        under_way = [f"{describe(trial)} ({self._saved(trial)})" for trial in trials]
+        more = f" and {len(under_way) - TOLD} more" if len(under_way) > TOLD else ""
+        told = f": {'; '.join(under_way[:TOLD])}{more}" if under_way else ""
+        stopped = Stopped(f"stopped{told}. Start the same command again to go on from there", number)
+        print(stopped.sentence, file=sys.stderr, flush=True)
+        raise stopped
+
+    def _saved(self, trial: Trial) -> str:
+        with suppress(OSError):
+            home = self.folder / "trials" / trial.id
+            if (home / "result.json").exists():
+                return "has ended"
+            for newest in saved(home)[:1]:
+                return f"saved after {int(newest.name.rpartition('-')[2])} of {trial.steps} updates"
+        return "nothing saved yet"
 
     def _start(self, place: Place, parked: Path) -> None:
         worker = Worker(place, parked, self.folder, self.heard, self.timeout)
@@ -68,7 +96,7 @@ class Processes:
             if worker.overdue():
                 self._replace(worker, parked, late=True)
         try:
-            worker, event = self.heard.get(timeout=self._patience())
+            worker, event = self.heard.get(timeout=min(self._patience(), LOOK))
         except queue.Empty:
             return
         if worker not in self.workers:
@@ -84,10 +112,10 @@ class Processes:
             del worker.given[one.trial.id]
             self._fill(worker)
 
-    def _patience(self) -> float | None:
+    def _patience(self) -> float:
         """Seconds until the first trial is overdue."""
         ends = [one.deadline for worker in self.workers for one in worker.given.values() if one.deadline is not None]
-        return max(0.0, min(ends) - time.monotonic()) if ends else None
+        return max(0.0, min(ends) - time.monotonic()) if ends else LOOK
 
     def _replace(self, worker: Worker, parked: Path, late: bool = False) -> None:
         """After the end of a process, or to end one that takes too long: its trials once more.

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from domainwise.checkpoint import stop_requested
+from domainwise.checkpoint import listening, stop_requested
 from domainwise.data.domains import Domains
 from domainwise.sweep.given import GRACE
 from domainwise.sweep.how import How
@@ -38,7 +38,9 @@ def main(parked: str, folder: str, how: str, at_once: str, threads: str) -> None
         answers.flush()
 
     many: Many = "auto" if at_once == "auto" else int(at_once)
-    run_packed(trials(given), data, Path(folder), at_once=many, how=How.from_json(json.loads(how)), watch=answer)
+    # Whoever shuts a machine down may tell every process, and the driver tells this one too: once is enough.
+    with listening(again=lambda number: None):
+        run_packed(trials(given), data, Path(folder), at_once=many, how=How.from_json(json.loads(how)), watch=answer)
 
 
 def trials(given: queue.Queue[str]) -> Iterator[Trial | None]:
