@@ -126,6 +126,26 @@ def test_a_folder_that_is_only_called_like_a_benchmark_is_not_taken_for_it(repro
     assert "pacs is called like a benchmark of the paper: if it is that, give --data pacs=pacs" in err
 
 
+def test_nothing_is_written_into_a_folder_of_somebody_elses(reproduce, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").touch()
+    code, _, err = reproduce("figure1", "-o", "out")
+    assert code == 2
+    assert "has files that are not from domainwise (thesis.tex)" in err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
+
+
+def test_no_link_in_a_folder_is_written_through(reproduce, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "out" / "reproduce").mkdir(parents=True)
+    for name in ("figure1.svg", "figure1.txt", "figure1.png", "index.html"):
+        (tmp_path / "out" / "reproduce" / name).symlink_to(victim)
+    assert reproduce("figure1", "-o", "out")[0] == 0
+    assert victim.read_text() == "mine"
+    assert not (tmp_path / "out" / "reproduce" / "index.html").is_symlink()
+
+
 def test_settings_that_differ_in_a_folder_make_tables_apart(reproduce, tmp_path: Path) -> None:
     for precision in ("fp32", "bf16"):
         trials = table4.trials(tiny(), settings("swad", precision=precision), Wish(seeds=1), tmp_path / "results")

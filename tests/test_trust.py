@@ -248,6 +248,13 @@ def test_a_fit_trusts_the_files_of_its_own_call_and_not_those_that_its_folder_na
         dw.fit(digits(), "erm", **common)
 
 
+def test_a_module_that_lies_beside_a_file_is_found_where_pythonpath_says(tmp_path: Path) -> None:
+    (tmp_path / "helper_of_mine.py").touch()
+    (tmp_path / "net.py").write_text("import helper_of_mine")
+    with pytest.raises(InputError, match=f'PYTHONPATH="{tmp_path}" makes it one'):
+        dw.fit(digits(), "erm", steps=2, network=f"{tmp_path / 'net.py'}:build", output=tmp_path / "m")
+
+
 def test_a_trial_runs_the_text_that_is_in_its_id(tmp_path: Path) -> None:
     from domainwise.algorithms import parse
     from domainwise.settings import resolve

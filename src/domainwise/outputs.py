@@ -38,8 +38,11 @@ def check(path: Path, ours: bytes) -> None:
         raise InputError(f'"{path}" holds something that was not made here: give another name, or remove it first')
 
 
-def put(path: Path, content: str | bytes, ours: bytes) -> Path:
-    """Write a file; what was there before stays until all of it is."""
+def put(path: Path, content: str | bytes, ours: bytes = b"") -> Path:
+    """Write a file; what was there before stays until all of it is. A link gives way and is not followed.
+
+    Without a pattern, whatever there is may be replaced: for files in a folder that is known to be ours.
+    """
     check(path, ours)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:

@@ -40,8 +40,19 @@ def module_of(file: Path, sha256: str = "") -> ModuleType:
             exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))
         except Exception as error:
             del sys.modules[name]
-            raise InputError(f"{file.name} cannot be imported: {type(error).__name__}: {error}") from error
+            raise InputError(
+                f"{file.name} cannot be imported: {type(error).__name__}: {error}{_beside(file, error)}"
+            ) from error
     return sys.modules[name]
+
+
+def _beside(file: Path, error: Exception) -> str:
+    """What to do about a module that only somebody who stands in its folder would find."""
+    name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    there = file.absolute().parent
+    if name and any((there / found).exists() for found in (f"{name}.py", name)):
+        return f'. It lies beside that file, which is no place to import from: PYTHONPATH="{there}" makes it one'
+    return ""
 
 
 def _content(file: Path) -> bytes:

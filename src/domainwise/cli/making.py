@@ -23,7 +23,7 @@ from domainwise.paper.rows import Wish
 from domainwise.records import publish
 from domainwise.results import Outcome
 from domainwise.settings import Settings
-from domainwise.sweep.folder import MARK
+from domainwise.sweep.folder import MARK, check_contents, refuse_file
 
 # Enough of the digits for every table and figure in a few minutes: the two targets that are hardest, and fewer steps
 # for the figure whose steps cost up to ten times as much.
@@ -140,10 +140,12 @@ def is_the_papers(text: str) -> bool:
 
 
 def ours(folder: Path) -> None:
-    """Mark a new folder, so that it can be written to later whatever comes first."""
-    if not folder.exists() or not any(folder.iterdir()):
+    """Mark a new folder, so that it can be written to later whatever comes first; another's is refused."""
+    refuse_file(folder)
+    if not folder.exists() or {path.name for path in folder.iterdir()} <= {"reproduce"}:
         folder.mkdir(parents=True, exist_ok=True)
         publish(folder / MARK, {"domainwise": __version__, "data": {}})
+    check_contents(folder)
 
 
 def default_folder(names: Sequence[str]) -> Path:

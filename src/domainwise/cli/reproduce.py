@@ -109,6 +109,7 @@ def possible(names: Sequence[str], wish: Wish, data: bool, all_of_them: bool) ->
 
 
 def from_folder(names: Sequence[str], source: Path, wish: Wish, machine: Machine) -> None:
+    from domainwise.cli.making import ours
     from domainwise.errors import InputError
     from domainwise.paper import figure5
     from domainwise.paper.contents import TABLES
@@ -122,6 +123,8 @@ def from_folder(names: Sequence[str], source: Path, wish: Wish, machine: Machine
         made = numbers or TABLES[name].render(outcomes, wish)
         if any(section.measured for section in made.sections):
             found = True
+            if folder:
+                ours(folder.parent)
             drawn = [told(drawing, settings)] if drawing else []
             show([told(made, settings), *drawn], folder, machine)
     if not found:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from domainwise.outputs import put
 from domainwise.report.svg import Panel, as_file
 
 
@@ -18,13 +19,12 @@ class Drawing:
 
     def write(self, folder: Path) -> list[Path]:
         """Every picture as SVG and as PNG, and what is to be said of them as text."""
-        folder.mkdir(parents=True, exist_ok=True)
         about = folder / f"{self.name}.txt"
-        about.write_text("\n".join([self.title, *self.notes]) + "\n", encoding="utf-8")
+        put(about, "\n".join([self.title, *self.notes]) + "\n")
         files = [about]
         for added, panel in self.panels.items():
             path = folder / f"{self.name}{added}.svg"
-            path.write_text(as_file(panel), encoding="utf-8")
-            path.with_suffix(".png").write_bytes(panel.png())
+            put(path, as_file(panel))
+            put(path.with_suffix(".png"), panel.png())
             files += [path, path.with_suffix(".png")]
         return files

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from domainwise.outputs import put
 from domainwise.paper.contents import NAMES
 
 
@@ -53,5 +54,4 @@ def write_index(folder: Path, about: str) -> Path:
     text = pages.get_template("index.html").render(
         about=about, made=made(folder), report=(folder / "report.html").exists()
     )
-    path.write_text(text + "\n", encoding="utf-8")
-    return path
+    return put(path, text + "\n")

@@ -13,6 +13,7 @@ from typing import Any
 
 from domainwise.errors import InputError, closest
 from domainwise.legible import csv_row
+from domainwise.outputs import put
 from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.measured import VIEWS
 from domainwise.paper.remarks import remarks
@@ -40,10 +41,9 @@ class Page:
 
     def write(self, folder: Path) -> list[Path]:
         """In every format, beside each other."""
-        folder.mkdir(parents=True, exist_ok=True)
         files = {folder / f"{self.name}.{suffix}": write(self) for suffix, write in FORMATS.values()}
         for file, text in files.items():
-            file.write_text(text, encoding="utf-8")
+            put(file, text)
         return list(files)
 
 
