@@ -101,6 +101,12 @@ def test_a_setting_that_cannot_be_is_a_sentence(given: dict, sentence: str) -> N
     assert sentence in str(error.value)
 
 
+def test_a_precision_that_a_cpu_has_not_is_not_written_down_for_one() -> None:
+    assert resolve(device="cuda", given={"precision": "tf32"}).precision == "tf32"
+    with pytest.raises(InputError, match="a CPU has not: take fp32"):
+        resolve(device="cpu", given={"precision": "tf32"})
+
+
 def test_an_unknown_preset_is_a_sentence() -> None:
     with pytest.raises(InputError, match='no preset "domainbd": did you mean domainbed'):
         resolve("domainbd")
@@ -113,6 +119,7 @@ def test_presets_are_shown_with_where_each_value_came_from() -> None:
     lines = {words[0]: words[1:] for words in map(str.split, shown.splitlines()) if words}
     assert lines["evaluate_every"] == ["50", "benchmark", "vlcs"]
     assert lines["dropout"] == ["0.1", "given"]
+    assert "batch of arm 8 algorithm arm" in " ".join(shown.split())
     assert set(lines) >= set(PRESETS["swad"])
 
 

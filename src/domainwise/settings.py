@@ -196,6 +196,8 @@ def resolve(
         name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in (given or {}).items()
     }
     check(given)
+    if device == "cpu" and given.get("precision") == "tf32":
+        raise InputError("precision tf32 is that of some GPUs' units, which a CPU has not: take fp32")
     of_benchmark = BENCHMARKS[preset].get(benchmark, {})
     own = {f.name for f in fields(Settings)} - {"hyperparameters", "origins"}
     layers: list[tuple[str, Mapping[str, Any]]] = [

@@ -21,7 +21,8 @@ class ARM(Algorithm):
 
     Loss: ``CE(net([x, c]), y)`` over all samples, ``c`` one more channel: the mean over the images of a domain's
     minibatch of a small convolutional context network. It predicts in groups of the size of the training minibatches
-    where they divide what is asked, else all at once.
+    where they divide what is asked, else all at once. Unless told otherwise it takes 8 images of a domain, of
+    small ones (up to 28 pixels) as many as the others.
 
     DomainBed: never trains its context network, which its optimizer does not hold; here it learns with the rest, unless
     ``algorithm.net.context.requires_grad_(False)`` says otherwise after ``setup``.
