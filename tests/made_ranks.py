@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import re
+import signal
 import sys
+import time
 from collections.abc import Callable
 from copy import deepcopy
 from datetime import timedelta
@@ -13,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
 from tempfile import TemporaryDirectory
+from threading import Timer
 from typing import Any
 
 import torch
@@ -211,6 +214,25 @@ def case_fails_in_loss(rank: int) -> list[dict[str, Any]]:
     for at, error in [(0, ValueError("mine")), (2, ValueError("mine")), (1, KeyboardInterrupt("stop"))]:
         task = Task(rank)
         found.append(refused(task, task.meta(), failing(task, at, rank, error), task.mine, BaseException))
+    return found
+
+
+def case_interrupted_while_waiting(rank: int) -> dict[str, Any]:
+    """Ctrl-C on rank 1, which waits while rank 0 is in its loss; then on both of them."""
+    found = {}
+    for name, ranks in {"one": [1], "both": [0, 1]}.items():
+        task = Task(rank)
+
+        def loss(batch: Any, task: Task = task, ranks: list[int] = ranks) -> Tensor:
+            if rank == 1 and task.visited == 1:
+                Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()  # by then it waits for the second leg's sum
+            if rank == 0 and task.visited == 1:
+                time.sleep(1.5)
+                if 0 in ranks:
+                    raise KeyboardInterrupt
+            return task.loss(batch)
+
+        found[name] = refused(task, task.meta(), loss, task.mine, BaseException)
     return found
 
 

@@ -75,6 +75,15 @@ def test_a_rank_that_fails_ends_the_round_on_both_and_leaves_no_trace(found):
     assert [r["said"] for r in found["fails_in_combine"]] == [OTHER, "MemoryError: full"]
 
 
+def test_an_interrupt_while_a_rank_waits_ends_the_round_on_both(found):
+    zero, one = found["interrupted_while_waiting"]
+    assert [zero["one"]["said"], zero["both"]["said"]] == [OTHER, "KeyboardInterrupt: "]
+    assert one["one"]["said"] == one["both"]["said"] == "KeyboardInterrupt: "
+    for r in (*zero.values(), *one.values()):
+        assert r["kept"]
+        assert r["apart"] < 1e-12
+
+
 def test_a_loss_that_is_not_finite_on_one_rank_is_named_there(found):
     zero, one = (r["said"] for r in found["not_finite"])
     assert zero == OTHER

@@ -196,14 +196,23 @@ class Ranks(Alone):
 
     def _sum(self, message: Tensor, entries: int | None, dtype: torch.dtype = torch.int64) -> Tensor:
         """The sum over the ranks; then wait for a message of so many entries. If a rank has failed, so has this one."""
-        self.expected = None  # what breaks in here breaks on all ranks
-        dist.all_reduce(message, group=self.group)
-        failed, who = message[-FAILED:].tolist()
+        try:
+            sent = dist.all_reduce(message, group=self.group, async_op=True)
+            self.expected = None if entries is None else (entries, dtype)
+            sent.wait()
+            failed, who = message[-FAILED:].tolist()
+        except Exception:
+            self.expected = None  # what breaks in here breaks on all ranks
+            raise
+        except BaseException:  # Ctrl-C comes through when the message is there: does anybody still wait?
+            if message[-FAILED].item():
+                self.expected = None
+            raise
         if failed:
+            self.expected = None
             one = f"rank {who:.0f} could not finish this round, and says why itself"
             more = f"{failed:.0f} other ranks could not finish this round, and say why themselves"
             raise InputError(f"{one if failed == 1 else more}; the parameters are as they were")
-        self.expected = None if entries is None else (entries, dtype)
         return message[:-FAILED]
 
     def _flat(self, p: nn.Parameter, gradient: Tensor | None) -> Tensor:
