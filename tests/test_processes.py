@@ -10,8 +10,11 @@ import pytest
 import torch
 from made_data import stripes
 
+from domainwise import InputError
 from domainwise.algorithms import parse
+from domainwise.data.domains import Domains
 from domainwise.settings import resolve
+from domainwise.sweep import processes
 from domainwise.sweep.engine import Engine
 from domainwise.sweep.execute import execute
 from domainwise.sweep.given import Place
@@ -101,6 +104,36 @@ def test_a_lost_device_in_this_process_is_a_failed_trial(tmp_path: Path) -> None
     Engine().run([trial], DATA, tmp_path, lambda trial, event: found.update(event))
     assert found["result"]["status"] == "failed"
     assert found["result"]["message"].startswith("the device can no longer be used: CUDA error")
+
+
+FULL = """
+from domainwise.algorithms import Algorithm, algorithm
+
+@algorithm
+class Full(Algorithm):
+    def update(self, batches):
+        raise {error}
+"""
+
+
+@pytest.mark.parametrize("error", ["MemoryError", 'RuntimeError("DefaultCPUAllocator: cannot allocate memory")'])
+def test_too_little_memory_is_not_written_down_against_a_trial(tmp_path: Path, error: str) -> None:
+    (tmp_path / "full.py").write_text(FULL.format(error=error))
+    (trial,) = trials(f"{tmp_path / 'full.py'}:Full")
+    with pytest.raises(InputError, match=r"too little for the trial.*Cannot allocate memory"):
+        Engine().run([trial], DATA, tmp_path, lambda trial, event: None)
+    if error == "MemoryError":
+        with pytest.raises(InputError, match=r"too little for the trial.*Cannot allocate memory"):
+            run([trial], tmp_path)
+    assert not (tmp_path / "trials" / trial.id / "result.json").exists()
+
+
+def test_a_process_that_cannot_start_is_not_written_down_against_a_trial(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(processes, "STARTS", 1)
+    monkeypatch.setattr(Domains, "save", lambda self, folder: None)
+    with pytest.raises(InputError, match=r"no process can be started.*exit code 1.*about\.json is missing"):
+        run(trials(), tmp_path)
+    assert not (tmp_path / "trials").exists()
 
 
 def test_there_is_a_process_for_each_gpu_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from domainwise.results import DAMAGED, READ, result_in
 from domainwise.select import selected, summary, validation
 from domainwise.sweep import again
 from domainwise.sweep.alone import alone, clear_leftovers
-from domainwise.sweep.faults import FULL, of_the_disk
+from domainwise.sweep.faults import of_the_machine, sentence
 from domainwise.sweep.folder import serves
 from domainwise.sweep.leftovers import clear
 from domainwise.sweep.resuming import checkpoints_of, versions_and_commit
@@ -86,12 +86,8 @@ def execute(
         raise
     except BrokenPipeError:  # nobody listens to `watch` any more
         raise
-    except OSError as error:
-        what = "write to" if error.errno in FULL else "read or write in"
-        raise InputError(
-            f"cannot {what} {folder}: {error.strerror or error}. What was saved there stays: when that has been put "
-            "right, the same command goes on from it"
-        ) from error
+    except (OSError, MemoryError) as error:
+        raise InputError(sentence(folder, error)) from error
 
 
 def _in(folder: Path, name: str) -> str | None:
@@ -159,7 +155,7 @@ class Attempt:
     def train(self, data: Domains, fast: Fast) -> Ending:
         try:  # what the disk has against it is not the trial's fault, and may be gone soon
             self.journal.begin(again=self.checkpoints.find())
-        except OSError:
+        except (OSError, MemoryError):
             raise
         except Exception as error:
             return self._failed(error)
@@ -170,7 +166,7 @@ class Attempt:
         except torch.AcceleratorError as error:
             raise DeviceLost(f"the device can no longer be used: {str(error).splitlines()[0]}") from error
         except Exception as error:
-            if fault := of_the_disk(error):
+            if fault := of_the_machine(error):
                 raise fault  # noqa: B904  it may be the error itself
             return self._failed(error)
         return Ending("finished", "", self.trial.steps - 1)

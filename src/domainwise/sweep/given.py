@@ -20,6 +20,7 @@ from domainwise.sweep.pack import AT_MOST, Many
 from domainwise.sweep.safe import environment
 from domainwise.trial import Trial
 
+STARTING = 120.0  # seconds for a process to come up, whatever the timeout of a trial
 GRACE = 30.0  # seconds for a trial to put itself aside when everything stops
 
 
@@ -59,7 +60,7 @@ class Worker:
     def __init__(
         self, place: Place, parked: Path, folder: Path, heard: queue.Queue[Any], timeout: float | None
     ) -> None:
-        self.place, self.timeout, self.waking = place, timeout, True
+        self.place, self.timeout, self.waking, self.ready = place, timeout, True, False
         self.given: dict[str, Given] = {}
         self.last_words = ""
         self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in stop()
@@ -94,6 +95,12 @@ class Worker:
             self.process.stdin.write(json.dumps(one.trial.to_json()) + "\n")
             self.process.stdin.flush()
 
+    def come_up(self) -> None:
+        """It has read the data: from now on, time is that of trials."""
+        self.ready = True
+        for one in self.given.values():
+            self._set_deadline(one)
+
     def alive(self, one: Given) -> None:
         """The time of a trial counts from when it is first heard of."""
         if self.waking:
@@ -108,7 +115,8 @@ class Worker:
         return bool(ends) and time.monotonic() >= min(ends)
 
     def _set_deadline(self, one: Given) -> None:
-        one.deadline = None if self.timeout is None else time.monotonic() + self.timeout
+        limit = self.timeout if self.timeout is None or self.ready else max(self.timeout, STARTING)
+        one.deadline = None if limit is None else time.monotonic() + limit
 
     def stop(self) -> None:
         with suppress(OSError):

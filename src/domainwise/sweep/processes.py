@@ -8,12 +8,14 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
 from domainwise.checkpoint import Stopped, asked_again, at_once, listening, saved, stop_requested
 from domainwise.data.domains import Domains
+from domainwise.errors import InputError
 from domainwise.sweep import parking
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.execute import Watch, result_of
@@ -24,6 +26,7 @@ from domainwise.trial import Trial
 
 LOOK = 0.2  # seconds between two looks at whether to stop
 TOLD = 4  # trials that are named when all is stopped
+STARTS = 4  # a process that was killed before it was ready may have been killed by accident
 ATTEMPTS = 2  # a process that was killed in the middle of a trial does not tell whether the trial is to blame
 
 
@@ -37,6 +40,7 @@ class Processes:
         self.waiting: deque[Given] = deque()
         self.heard: queue.Queue[tuple[Worker, dict[str, Any] | None]] = queue.Queue()
         self.workers: set[Worker] = set()
+        self.false_starts = 0  # in a row
 
     def run(self, trials: Sequence[Trial]) -> None:
         self.waiting.extend(Given(trial) for trial in trials)
@@ -81,7 +85,10 @@ class Processes:
         return "nothing saved yet"
 
     def _start(self, place: Place, parked: Path) -> None:
-        worker = Worker(place, parked, self.folder, self.heard, self.timeout)
+        try:
+            worker = Worker(place, parked, self.folder, self.heard, self.timeout)
+        except OSError as error:
+            raise InputError(f"no process can be started for the trials: {error.strerror or error}") from error
         self.workers.add(worker)
         self._fill(worker)
 
@@ -103,6 +110,12 @@ class Processes:
             return
         if event is None:
             self._replace(worker, parked)
+            return
+        if "wrong" in event:
+            raise InputError(event["wrong"])
+        if "ready" in event:
+            worker.come_up()
+            self.false_starts = 0
             return
         if (one := worker.given.get(event.pop("id"))) is None:
             return
@@ -127,7 +140,9 @@ class Processes:
         alone = len(worker.given) == 1
         for one in worker.given.values():
             Claims(self.folder).free(one.trial.id)  # of the process that is no more
-            if late and alone:
+            if not worker.ready:
+                self.waiting.append(replace(one, deadline=None))
+            elif late and alone:
                 self._fail(worker, one, f"it took longer than {self.timeout:g} s and was ended")
             elif one.attempt < ATTEMPTS:
                 self.waiting.append(one.again())
@@ -135,8 +150,21 @@ class Processes:
                 code, words = worker.process.returncode, worker.last_words
                 message = f"its process ended {ATTEMPTS} times in the middle (exit code {code}): {words}"
                 self._fail(worker, one, message)
+        if not worker.ready:
+            self._not_started(worker, late)
         if self.waiting:
             self._start(worker.place, parked)
+
+    def _not_started(self, worker: Worker, late: bool) -> None:
+        """No trial is to blame for a process that never got to one."""
+        self.false_starts += 1
+        if self.false_starts < STARTS:
+            return
+        ended = "did not come up in time" if late else f"ended at once (exit code {worker.process.returncode})"
+        raise InputError(
+            f"no process can be started for the trials: {STARTS} in a row {ended}: {worker.last_words}. Nothing was "
+            "written down against a trial: when that has been put right, the same command goes on"
+        )
 
     def _fail(self, worker: Worker, one: Given, message: str) -> None:
         result = result_of(one.trial, "failed", message, 0, [], 0.0, worker.place.how.device)

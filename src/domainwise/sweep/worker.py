@@ -17,6 +17,7 @@ import torch
 
 from domainwise.checkpoint import listening, stop_requested
 from domainwise.data.domains import Domains
+from domainwise.errors import InputError
 from domainwise.sweep.given import GRACE
 from domainwise.sweep.how import How
 from domainwise.sweep.pack import Many, run_packed
@@ -33,14 +34,26 @@ def main(parked: str, folder: str, how: str, at_once: str, threads: str) -> None
     threading.Thread(target=listen, args=(given,), daemon=True).start()
     data = Domains.open(Path(parked))
 
-    def answer(trial: Trial, event: dict[str, Any]) -> None:
-        answers.write(json.dumps({"id": trial.id, **event}) + "\n")
+    def say(event: dict[str, Any]) -> None:
+        answers.write(json.dumps(event) + "\n")
         answers.flush()
 
+    say({"ready": True})
     many: Many = "auto" if at_once == "auto" else int(at_once)
-    # Whoever shuts a machine down may tell every process, and the driver tells this one too: once is enough.
-    with listening(again=lambda number: None):
-        run_packed(trials(given), data, Path(folder), at_once=many, how=How.from_json(json.loads(how)), watch=answer)
+    options = How.from_json(json.loads(how))
+    try:
+        # Whoever shuts a machine down may tell every process, and the driver tells this one too: once is enough.
+        with listening(again=lambda number: None):
+            run_packed(
+                trials(given),
+                data,
+                Path(folder),
+                at_once=many,
+                how=options,
+                watch=lambda trial, event: say({"id": trial.id, **event}),
+            )
+    except InputError as error:  # nothing that one trial is to blame for
+        say({"wrong": str(error)})
 
 
 def trials(given: queue.Queue[str]) -> Iterator[Trial | None]:
