@@ -31,6 +31,7 @@ from domainwise.report.predictions import as_csv
 from domainwise.results import outcomes
 from domainwise.settings import resolve
 from domainwise.sweep.engine import Engine
+from domainwise.sweep.execute import execute
 from domainwise.tensorboard import run_name
 
 Command = Callable[..., tuple[int, str, str]]
@@ -199,3 +200,15 @@ def test_no_cell_of_a_table_is_a_formula(text: str) -> None:
 @pytest.mark.parametrize("cell", [-1.5, 3, None, "-1.5", "+3", "-1e-3", "a=b", "photo"])
 def test_numbers_and_other_words_stay_as_they_are_in_a_table(cell: object) -> None:
     assert defused(cell) == cell
+
+
+def test_what_a_trial_says_of_its_failure_goes_through_no_link(results: Path, tmp_path: Path) -> None:
+    (outcome,) = outcomes(results)
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "trial").mkdir()
+    (tmp_path / "trial" / "error.txt").symlink_to(victim)
+    broken = replace(outcome.trial, network="no_such_network")
+    assert execute(broken, digits(), tmp_path / "trial")["status"] == "failed"
+    assert victim.read_text() == "mine"
+    assert "no_such_network" in (tmp_path / "trial" / "error.txt").read_text()

@@ -172,6 +172,7 @@ class Attempt:
         return Ending("finished", "", self.trial.steps - 1)
 
     def _failed(self, error: Exception) -> Ending:
+        (self.folder / "error.txt").unlink(missing_ok=True)  # a link that lies there is not written through
         (self.folder / "error.txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")
         return Ending("failed", _told(error), len(self.journal.records))
 
