@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from made_trials import DATA, Killed, die, remains, run, trial
 
-from domainwise import InputError, compare, fit
+from domainwise import InputError, compare, files, fit
 from domainwise.algorithms import parse
 from domainwise.checkpoint import saved
 from domainwise.settings import resolve
@@ -277,3 +277,14 @@ def test_what_a_kill_right_after_the_result_leaves_is_gone_with_the_next_call(
     compare(DATA, "erm", **asked)
     assert (contents(tmp_path) == before) is not alive
     assert claim.path.exists() is (first.folder / ".lock").exists() is alive
+
+
+def test_a_new_folder_would_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name is brought to the disk in every folder that is made, as are those of models on the way."""
+    synced: list[Path] = []
+    usual = files.sync
+    monkeypatch.setattr(files, "sync", lambda path: synced.append(path) or usual(path))
+    run(trial(steps=2, evaluate_every=2), tmp_path / "out" / "trials" / "one")
+    assert synced[:3] == [tmp_path / "out" / "trials", tmp_path / "out", tmp_path]
+    assert tmp_path / "out" / "trials" / "one" in synced
+    assert tmp_path / "out" / "trials" / "one" / "snapshots" in synced

@@ -81,6 +81,27 @@ def test_a_killed_process_costs_at_most_its_own_trial(apart: Results) -> None:
     assert "failed" in apart.table()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL on Windows")
+def test_how_often_a_trial_whose_process_died_is_tried_again_is_the_users_choice(
+    tmp_path: Path, domainwise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "once.py").write_text(FATAL.format(name="Once", always=False))
+    asked = {**SHORT, "seeds": 1, "output": tmp_path / "out", "processes": 2}
+    results = compare(DATA, ["erm", f"{tmp_path / 'once.py'}:Once"], **asked, retries=0)
+    assert {outcome.trial.label: outcome.result["status"] for outcome in results.outcomes} == {
+        "erm": "finished",
+        "Once": "failed",
+    }
+    assert "its process ended once in the middle" in of(results, "Once").result["message"]
+    seen: list[int | None] = []
+    monkeypatch.setattr(Engine, "run", lambda engine, *_: seen.append(engine.retries))
+    for more in ((), ("--retries", 5)):
+        domainwise("compare", "--data", "digits", "--algorithms", "erm", "--steps", 2, "-o", tmp_path / "cli", *more)
+    assert seen == [None, 5]
+    with pytest.raises(InputError, match="retries says how many, so 0 or more, got -1"):
+        Engine(retries=-1)
+
+
 def test_what_an_algorithm_prints_does_not_disturb_its_process(apart: Results) -> None:
     assert of(apart, "Chatty").result["status"] == "finished"
 

@@ -125,6 +125,7 @@ def compare(
     snapshots: int = 0,
     evaluate_all: bool = False,
     timeout: float | None = None,
+    retries: int | None = None,
     retry_failed: bool = False,
     watch: Callable[[Trial, dict[str, Any]], None] | None = None,
     **settings: Any,
@@ -136,7 +137,8 @@ def compare(
     have them; ``seeds`` is how many, or which ("100-107"); ``draws`` above 1 searches at random beside the defaults;
     ``average`` is an averager such as "swad", or several as in "swad,ma", each reported beside the model; ``keep``
     and ``snapshots`` say which models stay (see :class:`~domainwise.keeper.Keeper`); ``evaluate_all`` evaluates what
-    the sources are trained on too; ``timeout`` ends a trial that takes more seconds.
+    the sources are trained on too; ``timeout`` ends a trial that takes more seconds; ``retries`` is how often one
+    whose process has died is tried again, once if not given.
     """
     device = device_named(device)
     chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
@@ -153,5 +155,6 @@ def compare(
         snapshots=snapshots,
         per_gpu=per_gpu,
         evaluate_all=evaluate_all,
+        retries=retries,
     )
     return comparison.run(engine, watch or (lambda trial, event: None), retry_failed)

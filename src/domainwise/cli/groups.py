@@ -73,6 +73,7 @@ class Many:
 
     processes: o.Processes = None
     per_gpu: o.PerGPU = "auto"
+    retries: o.Retries = None
 
 
 @dataclass(frozen=True)

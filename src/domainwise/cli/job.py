@@ -79,6 +79,7 @@ class Job:
             beside.snapshots,
             read_many(self.many.per_gpu),
             beside.evaluate_all,
+            self.many.retries,
         )
 
     def _runs(self, engine: Engine) -> Runs:

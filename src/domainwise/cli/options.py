@@ -104,6 +104,12 @@ Select = Annotated[
 ]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out images that cannot be read.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run trials that failed before once more.")]
+Retries = Annotated[
+    int | None,
+    typer.Option(
+        min=0, metavar="N", help="Tries more for a trial whose process has died: 1, with Ray 3, if not given."
+    ),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(min=1, metavar="SECONDS", help="Give up on a trial that takes longer, and go on with the others."),

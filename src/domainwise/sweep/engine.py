@@ -16,7 +16,7 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.keeper import Keep, checked
 from domainwise.machine import bearable
-from domainwise.settings import number
+from domainwise.settings import number, whole
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.execute import DeviceLost, Watch, result_of
 from domainwise.sweep.folder import failed, served
@@ -58,6 +58,7 @@ class Engine:
     snapshots: int = 0
     per_gpu: Many = 1
     evaluate_all: bool = False
+    retries: int | None = None  # of a trial whose process has died; None is RETRIES
 
     def __post_init__(self) -> None:
         bearable("processes", self.processes)
@@ -66,6 +67,8 @@ class Engine:
             bearable("per_gpu", self.per_gpu)
         if self.timeout is not None and not (number(self.timeout) and 0 < self.timeout <= LONGEST):
             raise InputError(f"timeout is in seconds, above 0 and up to {LONGEST:,}, got {self.timeout!r}")
+        if self.retries is not None and not whole(self.retries, least=0):
+            raise InputError(f"retries says how many, so 0 or more, got {self.retries!r}")
         checked(self.keep)
 
     @property
@@ -87,7 +90,7 @@ class Engine:
     def _some(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         on_gpu = torch.device(self.device).type != "cpu"
         if self.timeout is not None or (len(trials) > 1 and (on_gpu or self.processes > 1)):
-            Processes(self.places, data, folder, watch, self.timeout).run(trials)
+            Processes(self.places, data, folder, watch, self.timeout, self.retries).run(trials)
         else:
             self._here(trials, data, folder, watch)
 

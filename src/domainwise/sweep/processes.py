@@ -27,15 +27,22 @@ from domainwise.trial import Trial
 LOOK = 0.2  # seconds between two looks at whether to stop
 TOLD = 4  # trials that are named when all is stopped
 STARTS = 4  # a process that was killed before it was ready may have been killed by accident
-ATTEMPTS = 2  # a process that was killed in the middle of a trial does not tell whether the trial is to blame
+RETRIES = 1  # a process that was killed in the middle of a trial does not tell whether the trial is to blame
 
 
 class Processes:
     """One worker for each place, given the next trials whenever it has room for them."""
 
     def __init__(
-        self, places: Sequence[Place], data: Domains, folder: Path, watch: Watch, timeout: float | None = None
+        self,
+        places: Sequence[Place],
+        data: Domains,
+        folder: Path,
+        watch: Watch,
+        timeout: float | None = None,
+        retries: int | None = None,
     ) -> None:
+        self.retries = RETRIES if retries is None else retries
         self.places, self.data, self.folder, self.watch, self.timeout = places, data, folder, watch, timeout
         self.waiting: deque[Given] = deque()
         self.heard: queue.Queue[tuple[Worker, dict[str, Any] | None]] = queue.Queue()
@@ -144,11 +151,12 @@ class Processes:
                 self.waiting.append(replace(one, deadline=None))
             elif late and alone:
                 self._fail(worker, one, f"it took longer than {self.timeout:g} s and was ended")
-            elif one.attempt < ATTEMPTS:
+            elif one.attempt <= self.retries:
                 self.waiting.append(one.again())
             else:
                 code, words = worker.process.returncode, worker.last_words
-                message = f"its process ended {ATTEMPTS} times in the middle (exit code {code}): {words}"
+                often = "once" if one.attempt == 1 else f"{one.attempt} times"
+                message = f"its process ended {often} in the middle (exit code {code}): {words}"
                 self._fail(worker, one, message)
         if not worker.ready:
             self._not_started(worker, late)

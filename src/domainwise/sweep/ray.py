@@ -32,7 +32,7 @@ from domainwise.sweep.how import How
 from domainwise.sweep.safe import environment, set_in
 from domainwise.trial import Trial
 
-RETRIES = 3  # of a trial whose process or node has died
+RETRIES = 3  # of a trial whose process or node has died, if not told otherwise
 LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 for a wish to be reached from everywhere
 
 
@@ -50,6 +50,7 @@ class RayEngine:
     snapshots: int = 0
     per_gpu: int | Literal["auto"] = 1
     evaluate_all: bool = False
+    retries: int | None = None
 
     def __post_init__(self) -> None:
         if find_spec("ray") is None:
@@ -63,6 +64,10 @@ class RayEngine:
         """Of one trial, which is a process of its own here."""
         share = 1 if self.per_gpu == "auto" else 1 / self.per_gpu
         return {"num_cpus": self.threads, **({} if self.how.device == "cpu" else {"num_gpus": share})}
+
+    @property
+    def _retries(self) -> int:
+        return RETRIES if self.retries is None else self.retries
 
     @property
     def how(self) -> How:
@@ -104,7 +109,7 @@ class RayEngine:
     def _some(self, trials: Sequence[Trial], parked: Path, folder: Path, watch: Watch) -> None:
         import ray
 
-        task = ray.remote(max_retries=RETRIES, **self.needs)(attend)
+        task = ray.remote(max_retries=self._retries, **self.needs)(attend)
         here = "" if self.address else str(Path.cwd())
         terms = (str(parked), str(folder), self.how.to_json(), self.threads, self.timeout, here)
         running = {task.remote(trial.to_json(), *terms): trial for trial in trials}
@@ -118,7 +123,7 @@ class RayEngine:
         try:
             event: dict[str, Any] = ray.get(task)
         except ray.exceptions.RayError as error:
-            result = result_of(trial, "failed", given_up(error), 0, [], 0.0, self.device)
+            result = result_of(trial, "failed", given_up(error, self._retries), 0, [], 0.0, self.device)
             return {"result": failed(folder, trial, result)}
         if "wrong" in event:
             raise InputError(event["wrong"])
@@ -167,11 +172,11 @@ def attend(
         os._exit(1)  # Ray would give the next trial to this process; now it tries this one again in another
 
 
-def given_up(error: Exception) -> str:
+def given_up(error: Exception, retries: int) -> str:
     """Why there will be no result: an error of ours as it is; of anything else Ray has made several attempts."""
     if cause := getattr(error, "cause", None):
         return f"{type(cause).__name__}: {cause}"
-    return f"Ray gave it up after {RETRIES} retries: {str(error).strip().splitlines()[0]}"
+    return f"Ray gave it up after {retries} retries: {str(error).strip().splitlines()[0]}"
 
 
 @contextmanager
