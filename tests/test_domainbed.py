@@ -140,7 +140,7 @@ def test_without_pairs_leaving_one_out_has_only_x(tmp_path: Path) -> None:
         ),
         (
             {**line(300, [0.5] * 8, test_envs=[0]), "step": 10**400},
-            "step is 100000000000000000...0000000000000000000, not a",
+            "step is 100000000000000000...0000000000000000000, not a whole number",
         ),
     ],
     ids=[
