@@ -49,7 +49,7 @@ REPAIRED = {
 
 SAID = re.compile(
     "damaged|has changed|is missing|cannot be read|without a result|no saved model|no finished trials|is no trial|"
-    "not come to an end|no trials that came to an end|have kept no|left behind|waiting  [1-9]"
+    "holds no model|not come to an end|no trials that came to an end|have kept no|left behind|waiting  [1-9]"
 )
 
 

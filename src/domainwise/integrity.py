@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from domainwise.errors import InputError
 from domainwise.records import finite
@@ -76,6 +77,15 @@ def verify(path: Path, before: object) -> None:
     if not same:
         many = "" if length == before.get("bytes") else f": it has {length} bytes and had {before.get('bytes')}"
         raise Damaged(path, f"has changed since it was written{many}")
+
+
+def make_way(path: Path) -> None:
+    """Move a folder aside that lies where a file of ours belongs; an empty one goes."""
+    if path.is_dir() and not path.is_symlink():
+        try:
+            path.rmdir()
+        except OSError:
+            path.rename(path.with_name(f"{path.name}.aside-{uuid4().hex[:8]}"))
 
 
 def content(path: Path) -> bytes:

@@ -81,19 +81,28 @@ def _measured(
 ) -> Iterator[tuple[Path, Trial, dict[str, Any]]]:
     from domainwise.analysis.along import balance_along
     from domainwise.analysis.balance import balance
+    from domainwise.integrity import Damaged
 
     models = [_models(folder, along) for folder, _ in trials]
     total, done = sum(len(every) + (best is not None) for best, every in models), 0
+    if 0 < (bare := sum(best is None for best, _ in models)) < len(models):
+        print(f"{bare} of {len(models)} trials have kept no selected model: their snapshots alone", file=sys.stderr)
     for (folder, trial), (best, every) in zip(trials, models, strict=True):
-        task = opened(best or next(iter(every.values())))
         numbers: dict[str, Any] = {}
-        if best:
-            numbers |= balance(task, steps=steps, lr=lr, compiled=total > FEW).to_json()
-            tick(done := done + 1, total)
-        for step, one in balance_along(task, every, steps=steps, lr=lr, compiled=total > FEW):
-            numbers.setdefault("along", []).append({"step": step, **one.to_json()})
-            tick(done := done + 1, total)
-        yield folder, trial, numbers
+        try:
+            task = opened(best or next(iter(every.values())))
+            if best:
+                numbers |= balance(task, steps=steps, lr=lr, compiled=total > FEW).to_json()
+                tick(done := done + 1, total)
+            for step, one in balance_along(task, every, steps=steps, lr=lr, compiled=total > FEW):
+                numbers.setdefault("along", []).append({"step": step, **one.to_json()})
+                tick(done := done + 1, total)
+        except Damaged as error:
+            if len(trials) == 1:
+                raise
+            print(f"domainwise: {error}: this trial is left out", file=sys.stderr)
+        else:
+            yield folder, trial, numbers
 
 
 def _kept(trials: list[tuple[Path, Trial]], along: bool) -> list[tuple[Path, Trial]]:

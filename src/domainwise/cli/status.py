@@ -17,7 +17,8 @@ def status(folder: Annotated[Path, typer.Argument(help="A folder that compare, s
     print(f"running  {len(found.running)}")
     for one in found.running:
         print(f"         {one.name}: step {one.step} of {one.steps} ({one.where})")
-    print(f"waiting  {found.waiting} of the {found.asked} that were asked for last")
+    asked = f"{found.waiting} of the {found.asked} that were asked for last"
+    print(f"waiting  {asked if found.asked else 'unknown: plan.json, which says so, is missing or damaged'}")
     if found.seconds is not None:
         print(f"rate     {lasting(found.seconds)} a trial, {len(found.running)} at once")
     if found.waiting or found.running:

@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -112,9 +112,10 @@ def digests(folder: Path) -> dict[str, Any]:
     found = {name: digest(folder / name) for name in READ if (folder / name).is_file()}
     for home in models_in(folder):
         name = home.relative_to(folder).as_posix()
-        known = read(home / CONFIG).get("files", {})  # as many gigabytes as there are models are not read again
-        found[f"{name}/{CONFIG}"] = digest(home / CONFIG)
-        found[f"{name}/{WEIGHTS}"] = known.get(WEIGHTS) or digest(home / WEIGHTS)
+        with suppress(Damaged, FileNotFoundError, IsADirectoryError):  # of an earlier run, and no model any more
+            known = read(home / CONFIG).get("files", {})  # as many gigabytes as there are models are not read again
+            weights = known.get(WEIGHTS) or digest(home / WEIGHTS)
+            found |= {f"{name}/{CONFIG}": digest(home / CONFIG), f"{name}/{WEIGHTS}": weights}
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -77,12 +76,10 @@ def make_room(home: Path) -> None:
     with suppress(FileNotFoundError, IsADirectoryError):
         (home / "result.json").read_bytes()  # what cannot be read just now is not deleted for that
     for name in ("result.json", "counts.json"):
-        if (home / name).is_dir():
-            shutil.rmtree(home / name)
+        integrity.make_way(home / name)
         (home / name).unlink(missing_ok=True)
     for name in ("trial.json", Journal.LEAN, Journal.WHOLE, "error.txt", ".lock"):
-        if (home / name).is_dir():  # where a file of ours belongs
-            shutil.rmtree(home / name)
+        integrity.make_way(home / name)
 
 
 def serves(trial: Trial, result: Mapping[str, Any]) -> bool:
@@ -113,8 +110,7 @@ def restored(home: Path) -> bool:
         with suppress(integrity.Damaged, KeyError, TypeError, ValueError):
             settings = integrity.read(config)["trial"]
             if settings["id"] == home.name and Trial.from_json(settings) and result_in(home)["status"] != DAMAGED:
-                if (home / "trial.json").is_dir():
-                    shutil.rmtree(home / "trial.json")
+                integrity.make_way(home / "trial.json")
                 publish(home / "trial.json", integrity.sealed(settings))
                 return True
     return False
@@ -178,8 +174,7 @@ def said_by_trials(folder: Path) -> dict[str, Any]:
 
 
 def publish_mark(folder: Path, about: Mapping[str, Any]) -> None:
-    if (folder / MARK).is_dir():
-        shutil.rmtree(folder / MARK)
+    integrity.make_way(folder / MARK)
     publish(folder / MARK, integrity.sealed({**about, "domainwise": __version__}))
 
 
@@ -187,6 +182,7 @@ def publish_mark(folder: Path, about: Mapping[str, Any]) -> None:
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     """Two processes that start at once must not write the mark over each other. Held by the system, so it ends with the
     process however that ends; where files cannot be locked, the moment is short."""
+    integrity.make_way(folder / ".lock")
     with (folder / ".lock").open("a+") as file:
         with suppress(ImportError, OSError):
             import fcntl

@@ -79,6 +79,7 @@ def status(folder: Path) -> Status:
 def write_plan(folder: Path, trials: Sequence[Trial]) -> None:
     named = {trial.id: describe(trial) for trial in trials}
     averages = dict.fromkeys(name for trial in trials for name in trial.averages)
+    integrity.make_way(folder / PLAN)
     publish(folder / PLAN, integrity.sealed({"trials": named, "average": ",".join(averages) or "none"}))
 
 
