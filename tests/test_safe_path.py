@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -140,3 +141,13 @@ def test_another_token_is_a_sentence_that_speaks_of_tokens(tmp_path: Path) -> No
     finally:
         for node in cluster.nodes:
             kill(node)
+
+
+def test_processes_are_started_in_one_place_and_safely() -> None:
+    starting = re.compile(
+        r"^\s*(import|from) (subprocess|multiprocessing|concurrent\.futures\.process)\b", re.MULTILINE
+    )
+    files = [file for file in Path(domainwise.__file__).parent.rglob("*.py") if starting.search(file.read_text())]
+    assert {file.name for file in files} == {"given.py", "processes.py"}  # the latter for an exception
+    (given,) = (file.read_text() for file in files if file.name == "given.py")
+    assert given.count("Popen(") == given.count('[sys.executable, "-P", ') == given.count("**environment()") == 1

@@ -20,6 +20,7 @@ import domainwise as dw
 from domainwise import InputError
 from domainwise.data.digits import digits
 from domainwise.integrity import sealed
+from domainwise.trust import Code
 
 Command = Callable[..., tuple[int, str, str]]
 RAN = "ran.txt"
@@ -231,6 +232,22 @@ def test_only_the_text_whose_hash_is_recorded_is_run_and_no_compiled_file_beside
     dw.load(place / "model", trust_code=True)
     assert not (place / "evil").exists()
     assert (place / RAN).read_text() == "x"
+
+
+@pytest.mark.parametrize("what", ["network", "algorithm"])
+def test_a_file_that_changes_after_it_was_looked_at_is_not_run(
+    what: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = _copied(request.getfixturevalue(what), tmp_path / "copy")
+
+    def looked_at(code: Code) -> str:
+        code.file.write_text("from pathlib import Path\nPath(__file__).with_name('evil').touch()\n")
+        return ""
+
+    monkeypatch.setattr(Code, "problem", looked_at)
+    with pytest.raises(InputError, match="has changed"):
+        dw.load(place / "model", trust_code=True)
+    assert not (place / "evil").exists()
 
 
 def test_a_fit_trusts_the_files_of_its_own_call_and_not_those_that_its_folder_names(
