@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ def main(parked: str, folder: str, how: str, at_once: str, threads: str) -> None
     data = Domains.open(Path(parked))
 
     def say(event: dict[str, Any]) -> None:
-        answers.write(json.dumps(event) + "\n")
-        answers.flush()
+        with suppress(BrokenPipeError):  # the one that gives the trials is no more: what runs is saved, by `listen`
+            answers.write(json.dumps(event) + "\n")
+            answers.flush()
 
     say({"ready": True})
     many: Many = "auto" if at_once == "auto" else int(at_once)
