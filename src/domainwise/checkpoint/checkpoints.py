@@ -95,6 +95,8 @@ class Checkpoints:
             except Damaged as error:
                 self.say(f"{error}: it is not used")
                 remove(path)
+                if not saved(self.folder):
+                    self.say("starts from the beginning: there is no other checkpoint")
             else:
                 break
         if self.found is None:
