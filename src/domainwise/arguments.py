@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from reprlib import repr as short
 from types import NoneType, UnionType
@@ -75,7 +75,7 @@ def _too_long(value: object) -> bool:
 LONGEST = 255
 _SIMPLE: dict[Any, Callable[[Any], bool]] = {
     bool: lambda value: isinstance(value, bool),
-    int: lambda value: isinstance(value, Integral) and not isinstance(value, bool),
+    int: lambda value: isinstance(value, int) and not isinstance(value, bool),
     float: lambda value: isinstance(value, Real) and not isinstance(value, bool),
     str: lambda value: isinstance(value, str) and "\0" not in value,
     NoneType: lambda value: value is None,

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from domainwise import integrity
+from domainwise.arguments import typed
 from domainwise.checkpoint import remove, saved
 from domainwise.data import shelf, storage
 from domainwise.errors import InputError
@@ -62,6 +63,7 @@ class Checked:
         return f"<{self.folder}: {self.looked}; {said}>"
 
 
+@typed
 def check(folder: Path | str, repair: bool = False) -> Checked:
     """Compare every file of a folder with what was written: an output folder, a trial's, a model's, or a cache.
 

@@ -83,6 +83,7 @@ def load(folder: Path | str, *, device: str = "cpu", which: str | None = None, t
     file that it names, with an algorithm or a network of somebody's own, is run only with ``trust_code``, and only if
     it is what it was when the model was trained.
     """
+    require("which", which, str | os.PathLike[str] | None)  # it names a folder
     return loaded(folder, device=device, which=which, trust_code=trust_code)
 
 

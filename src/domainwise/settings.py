@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from domainwise.arguments import require
 from domainwise.errors import InputError, closest
 
 
@@ -195,6 +196,8 @@ def resolve(
     given = {
         name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in (given or {}).items()
     }
+    for name in given:
+        require("the name of a setting", name, str)
     check(given)
     if device == "cpu" and given.get("precision") == "tf32":
         raise InputError("precision tf32 is that of some GPUs' units, which a CPU has not: take fp32")

@@ -151,7 +151,7 @@ def read_many(text: str) -> AtOnce:
     """How many trials on one GPU."""
     if text == "auto":
         return "auto"
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise InputError(f'--per-gpu is how many trials run side by side on a GPU, or auto: got "{text}"')
     return int(text)
 

@@ -130,6 +130,8 @@ def _surface(name: str, data: Domains, outcomes: Sequence[Outcome], device: str)
 
 def name_of(text: str) -> str:
     """What the data will be called, before it is opened."""
+    if "\0" in text:
+        raise InputError(f"no data is called {text!a}")
     benchmark, path = benchmark_named(text), Path(text).expanduser().resolve()
     return benchmark.name if benchmark else path.name if path.is_dir() else path.stem
 

@@ -66,6 +66,7 @@ def reproduce(
     from domainwise.paper.columns import stand_in
     from domainwise.paper.contents import named
     from domainwise.paper.rows import Wish
+    from domainwise.sweep.folder import refuse_file
 
     names = named(what)
     asked = tuple(word.strip().lower() for word in algorithms.split(",")) if algorithms else ()
@@ -79,6 +80,8 @@ def reproduce(
         return Job(comparison, machine, Beside(keep=o.Kept.best if keep else o.Kept.none), many, cluster)
 
     ask = Ask(**vars(choices), device=device_named(machine.device, elsewhere=cluster.elsewhere))
+    if machine.output:
+        refuse_file(machine.output)
     making = Making(data or [], ask, preset, wish, machine, job)
     called = [name_of(text) for text in data or []]
     stand_in(called)

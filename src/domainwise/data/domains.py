@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from domainwise.arguments import require
 from domainwise.data.arrays import Fixed, Images as Images, Labels as Labels, Ragged, Shapes
 from domainwise.errors import InputError, closest
 
@@ -76,6 +77,7 @@ class Domains:
         return len(self.items)
 
     def __getitem__(self, name: str) -> Domain:
+        require("the name of a domain", name, str)
         for domain in self.items:
             if domain.name == name:
                 return domain

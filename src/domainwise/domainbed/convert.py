@@ -11,7 +11,7 @@ from domainwise.errors import InputError
 from domainwise.integrity import digest, sealed
 from domainwise.records import append, publish
 from domainwise.select import by_validation, summary
-from domainwise.sweep.folder import is_ours, marked, publish_mark
+from domainwise.sweep.folder import is_ours, marked, publish_mark, refuse_file
 from domainwise.trial import Trial
 
 
@@ -90,6 +90,7 @@ def _result(one: Imported, trial: Trial) -> dict[str, Any]:
 
 
 def _mark(folder: Path, datasets: set[str]) -> None:
+    refuse_file(folder)
     if folder.exists() and not is_ours(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} has files that are not from domainwise: choose an empty or a new folder with -o")
     folder.mkdir(parents=True, exist_ok=True)

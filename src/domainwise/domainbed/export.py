@@ -19,6 +19,7 @@ from domainwise.errors import InputError
 from domainwise.records import Record, finite
 from domainwise.results import Outcome
 from domainwise.select import Run, eligible
+from domainwise.sweep.folder import refuse_file
 
 PARTS = {"main": "in", "holdout": "out"}
 
@@ -28,6 +29,7 @@ def export(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
 
     Trials that diverged or failed are left out: DomainBed would take what they reached before for their result.
     """
+    refuse_file(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already and not empty: choose an empty or a new folder with -o")
     finished = [outcome for outcome in outcomes if outcome.result["status"] == "finished"]
