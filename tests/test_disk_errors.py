@@ -200,7 +200,7 @@ def test_a_result_that_cannot_be_read_just_now_is_not_computed_again(
             raise error
         return stat(path, *given, **named)
 
-    with monkeypatch.context() as patch, suppress(InputError, OSError):
+    with monkeypatch.context() as patch, suppress(InputError):
         patch.setattr(os, "stat", stale)
         compare(DATA, "erm", **asked)
     assert (first.folder / "result.json").stat() == before
@@ -289,3 +289,11 @@ def test_a_new_folder_would_survive_a_power_cut(tmp_path: Path, monkeypatch: pyt
     assert synced[:3] == [tmp_path / "out" / "trials", tmp_path / "out", tmp_path]
     assert tmp_path / "out" / "trials" / "one" in synced
     assert tmp_path / "out" / "trials" / "one" / "snapshots" in synced
+
+
+def test_a_disk_that_fails_while_trials_are_handed_out_is_a_sentence(tmp_path: Path) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with pytest.raises(InputError, match=r"cannot read or write in the output folder .* any more: Input/output error"):
+        compare(DATA, "erm", targets="c", seeds=1, steps=4, output=tmp_path, watch=failing)

@@ -16,13 +16,14 @@ from domainwise.files import ABSENT, made
 from domainwise.records import Journal, publish, publish_once
 from domainwise.results import DAMAGED, result_in, trial_in
 from domainwise.separating import separated
+from domainwise.sweep.faults import FULL, NOT_THE_TRIALS_FAULT
 from domainwise.trial import Trial
 
 if TYPE_CHECKING:
     from domainwise.data.domains import Domains
 
 MARK = "domainwise.json"
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+FAULTS = {*NOT_THE_TRIALS_FAULT, errno.EACCES} - {errno.EPIPE}
 
 
 @contextmanager
@@ -38,10 +39,11 @@ def opened(folder: Path, data: Domains) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in UNWRITABLE:
+        if error.errno not in FAULTS:
             raise
+        what = "write to" if error.errno in (*FULL, errno.EACCES) else "read or write in"
         raise InputError(
-            f"cannot write to the output folder {folder} any more: {error.strerror}; what has ended is kept, and the "
+            f"cannot {what} the output folder {folder} any more: {error.strerror}; what has ended is kept, and the "
             "same command again goes on from there"
         ) from error
 
