@@ -217,3 +217,9 @@ def test_the_frame_has_one_row_per_trial_with_its_hyperparameters(study: Study) 
 
 def test_the_frame_of_nothing_still_has_its_columns() -> None:
     assert {"id", "algorithm", "targets", "seed", "status", "target_accuracy"} <= set(frame([]).columns)
+
+
+def test_a_table_says_what_domains_held_out_together_are(tmp_path: Path) -> None:
+    together = accuracy_table(Study(tmp_path / "together").add("erm", 0.7, ("0", "15")).outcomes).render()
+    assert '"0+15" is domains held out together: the mean' in " ".join(together.split())
+    assert "together" not in accuracy_table(Study(tmp_path / "alone").add("erm").outcomes).render()

@@ -174,6 +174,12 @@ def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid, how: 
     trials = tabled(outcomes)
     if sum(map(len, groups)) < len(trials):
         said.append("Where a seed has several trials, the one with the best validation accuracy counts.")
+    together = next((one.trial.targets for one in trials if len(one.trial.targets) > 1), None)
+    if together is not None:
+        said.append(
+            f'"{"+".join(together)}" is domains held out together: the mean of the accuracies on each of them, which '
+            "the trial's result.json has one by one."
+        )
     if len(trials) < len(outcomes):
         said.append("Trials that hold out several domains at once serve leave-one-out selection and have no column.")
     return " ".join(said)
