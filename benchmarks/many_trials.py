@@ -11,6 +11,8 @@ from typing import Any
 
 from domainwise.api import Comparison, prepare
 from domainwise.data.source import open_data
+from domainwise.integrity import digest, sealed
+from domainwise.results import READ
 from domainwise.settings import resolve
 from domainwise.sweep.engine import Engine
 from domainwise.sweep.folder import opened
@@ -63,15 +65,14 @@ def fill(comparison: Comparison, found: Files) -> None:
 def write(path: Path, trial: Trial, found: Files, dice: random.Random) -> None:
     (target,) = trial.targets
     path.mkdir(parents=True)
-    contents = {
-        "trial": trial.to_json(),
-        "result": {**varied(found["result"], target, dice), "id": trial.id},
-        "counts": varied(found["counts"], target, dice),
-    }
-    for name, content in contents.items():
-        (path / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    result, counts = varied(found["result"], target, dice), varied(found["counts"], target, dice)
     lines = [json.dumps(varied(record, target, dice)) + "\n" for record in found["records"]]
     (path / "records.jsonl").write_text("".join(lines), encoding="utf-8")
+    (path / "counts.json").write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
+    files = {name: digest(path / name) for name in READ}
+    contents = {"trial": trial.to_json(), "result": {**result, "id": trial.id, "files": files}}
+    for name, content in contents.items():
+        (path / f"{name}.json").write_text(json.dumps(sealed(content), indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from made_data import stripes
 from made_seals import reseal
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
 import domainwise as dw
@@ -145,6 +146,17 @@ def test_results_of_an_earlier_version_are_read_and_said_to_have_no_hashes(folde
         assert Results.open(folder).table() == table
     (said,) = caught
     assert "2 of 2 trials are of an earlier version, which kept no hashes" in str(said.message)
+
+
+def test_a_command_says_once_that_models_have_no_hashes(folder: Path, domainwise) -> None:
+    for path in folder.glob("trials/*/best/config.json"):
+        of_an_earlier_version(path)
+    models = [path.parent for path in folder.glob("trials/*/best/config.json")]
+    Image.fromarray(DATA["a"].images[0][..., 0]).save("one.png")
+    for model in models:
+        code, out, err = domainwise("predict", model, "one.png", "--quiet")
+        assert (code, "one.png" in out) == (0, True)
+        assert err.count("which kept no hashes") == 1
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from domainwise.cli.plain import console, plain_streams
 from domainwise.data.cache import cache_folder
 from domainwise.data.domains import Domains
 from domainwise.data.source import benchmark_named, open_data
-from domainwise.errors import InputError
+from domainwise.errors import InputError, Note
 from domainwise.settings import Settings, resolve
 
 
@@ -67,7 +67,10 @@ def warnings_in_lines() -> Iterator[None]:
         warnings.simplefilter("always", UserWarning)
         yield
     for warning in caught:
-        print(f"domainwise: {warning.message}", file=sys.stderr)
+        if issubclass(warning.category, Note):
+            warnings.warn(warning.message, stacklevel=2)  # the command says each of these once
+        else:
+            print(f"domainwise: {warning.message}", file=sys.stderr)
 
 
 def assignments(given: Sequence[str] | None) -> dict[str, Any]:
