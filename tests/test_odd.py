@@ -150,6 +150,7 @@ def test_what_a_comparison_and_a_model_can_do_bears_odd_arguments(
     calls: dict[str, Callable[[Any], object]] = {
         "predict": model.predict, "probabilities": model.probabilities, "predict_files": model.predict_files,
         "table": results.table, "select": lambda odd: results.table(select=odd), "report": results.report,
+        "dropout": lambda odd: dw.Network(torch.nn.Identity(), torch.nn.Linear(2, 2), dropout=odd),
         "open": dw.Results.open, "domain": lambda odd: digits[odd],
         "network": lambda odd: dw.fit(digits, "erm", network=odd, steps=1, output="made"),
         "steps": lambda odd: dw.fit(digits, "erm", steps=odd, output="made"),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from domainwise.arguments import require
 from domainwise.errors import InputError, closest
 from domainwise.thirdparty import module_of, source_of
 
@@ -34,6 +35,9 @@ class Network(nn.Module):
         self, featurizer: nn.Module, head: nn.Module, *, dropout: float = 0.0, freeze_batch_norm: bool = False
     ) -> None:
         super().__init__()
+        require("dropout", dropout, float)
+        if not 0 <= dropout <= 1:
+            raise InputError(f"dropout must be from 0 to 1, got {dropout}")
         self.featurizer = featurizer
         self.head = head
         self.dropout = nn.Dropout(dropout)
