@@ -187,7 +187,7 @@ def test_numbers_are_compared_with_the_nearest_version_that_was_published() -> N
         ("", "no data: give a folder of domain folders, a manifest"),
         ("/no/where=3", '"/no/where=3" is neither a file nor a folder nor embedded data'),
         ("x" * 5000, "File name too long"),
-        ("a\0b", "is neither a file nor a folder"),
+        ("a\0b", "holds a NUL character"),
         ("~nobody/data", "is neither a file nor a folder"),
     ],
 )

@@ -36,6 +36,8 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def require(name: str, value: object, hint: Any) -> None:
+    if isinstance(value, str) and "\0" in value:
+        raise InputError(f"{name} holds a NUL character, which no name can have: got {short(value)}")
     if not _fits(value, hint):
         raise InputError(f"{name} must be {' or '.join(dict.fromkeys(_words(hint)))}, got {short(value)}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -20,6 +22,14 @@ class Note(UserWarning):
 
     def __str__(self) -> str:
         return sentence(super().__str__())
+
+
+def warn(text: str, kind: type[Warning] = Note) -> None:
+    """Warn where the user's own code called ours, however many functions lie between."""
+    depth, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("domainwise", "contextlib"):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(text, kind, stacklevel=depth)
 
 
 def closest(word: str, known: Iterable[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from domainwise import integrity
 from domainwise.arguments import typed
-from domainwise.errors import InputError, Note
+from domainwise.errors import InputError, warn
 from domainwise.records import Journal, Record, averages
 from domainwise.results import DAMAGED, result_in, trial_in
 from domainwise.sweep.folder import is_ours, serves
@@ -90,7 +89,7 @@ class Tail:
                 wrong = str(error)
             if wrong:
                 self.damaged = True
-                warnings.warn(f"{wrong}: this trial is left out", Note, stacklevel=2)
+                warn(f"{wrong}: this trial is left out")
         return self.trial is not None and not self.damaged
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from domainwise import integrity
 from domainwise.algorithms import Algorithm, Spec
 from domainwise.arguments import require, typed
 from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
-from domainwise.errors import InputError, Note
+from domainwise.errors import InputError, warn
 from domainwise.files import made, sync
 from domainwise.machine import device_named
 from domainwise.network import Network, build
@@ -153,10 +152,8 @@ def read(folder: Path) -> dict[str, Tensor]:
     if files := integrity.read(folder / CONFIG).get("files"):
         integrity.verify(folder / WEIGHTS, files.get(WEIGHTS) if isinstance(files, dict) else None)
     else:
-        warnings.warn(
+        warn(
             "a model of an earlier version, which kept no hashes: whether its weights have changed cannot be told",
-            Note,
-            stacklevel=3,
         )
     try:
         weights = load_file(folder / WEIGHTS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from domainwise.errors import InputError
+from domainwise.errors import InputError, warn
 
 NO_FP16 = (
     "a walk cannot be scaled by a GradScaler: its steps would be taken in scaled gradients. "
@@ -110,16 +109,16 @@ def check_parameters(params: Sequence[nn.Parameter], moves: bool) -> None:
             "plain or in DistributedDataParallel"
         )
     if moves and (short := next((p.dtype for p in params if p.dtype in (torch.bfloat16, torch.float16)), None)):
-        warnings.warn(
+        warn(
             f"the small steps of a walk are rounded away in {short} parameters: "
             "keep parameters in float32, and compute in bfloat16 by autocast",
-            stacklevel=5,
+            UserWarning,
         )
     if any(p._post_accumulate_grad_hooks for p in params):
-        warnings.warn(
+        warn(
             "a walk never runs the hooks of register_post_accumulate_grad_hook: it asks for gradients instead of "
             "accumulating them. Put what they do between gradient() and outer.step()",
-            stacklevel=5,
+            UserWarning,
         )
 
 

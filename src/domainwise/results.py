@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise import integrity, records
-from domainwise.errors import Note
+from domainwise.errors import warn
 from domainwise.trial import SEARCHED, Trial
 
 
@@ -87,24 +86,20 @@ def warn_of_damage(trials: Listing) -> None:
     """Warn, in a sentence each, of what is damaged, of what has no result and of what nobody can check."""
     if trials.waiting:
         many = f"{trials.waiting} trial{'s' * (trials.waiting > 1)}"
-        warnings.warn(f"{many} without a result yet, and so left out", Note, stacklevel=3)
+        warn(f"{many} without a result yet, and so left out")
     unsealed = sum("files" not in one.result and one.result["status"] != DAMAGED for one in trials.outcomes)
     if unsealed:
-        warnings.warn(
+        warn(
             f"{unsealed} of {len(trials.results)} trials are of an earlier version, which kept no hashes: whether "
             "their numbers have changed since cannot be told",
-            Note,
-            stacklevel=3,
         )
     lost = {one.folder.name: one.result["message"] for one in trials.outcomes if one.result["status"] == DAMAGED}
     lost |= trials.unknown
     if lost:
         more = f"; and {len(lost) - 3} more" if len(lost) > 3 else ""
-        warnings.warn(
+        warn(
             f"{len(lost)} of {len(trials.results)} trials {'are' if len(lost) > 1 else 'is'} damaged and left out: "
             f"{'; '.join([*lost.values()][:3])}{more}. The command that made them runs them again with --retry-failed",
-            Note,
-            stacklevel=3,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import unicodedata
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from domainwise.data.layout import Sizes
 from domainwise.data.listing import File, Listing, listed, quoted
 from domainwise.data.memory import into_memory
 from domainwise.data.reading import Progress
-from domainwise.errors import InputError
+from domainwise.errors import InputError, warn
 
 LAYOUT = f"images ({', '.join(SUFFIXES)}) must lie in DIR/<domain>/<class>/"
 
@@ -39,7 +38,7 @@ def folders(
     listing.require_usable()
     data, oddities = into_memory(listing, Sizes(size, size), skip_corrupt=skip_corrupt, progress=progress)
     for oddity in oddities:
-        warnings.warn(f"{listing.name}: {oddity}", stacklevel=2)
+        warn(f"{listing.name}: {oddity}", UserWarning)
     return data
 
 

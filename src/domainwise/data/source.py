@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from domainwise.arguments import require
 from domainwise.data.domains import Domains
-from domainwise.errors import InputError, closest
+from domainwise.errors import InputError, closest, warn
 
 WHAT = "give a folder of domain folders, a manifest (.csv, .tsv, .json), a benchmark as in pacs=DIR, or digits"
 
@@ -59,7 +58,7 @@ def open_data(
         say = say or (lambda sentence: None)
         data, oddities = opened(found, sizes, Path(cache), skip_corrupt=skip_corrupt, progress=progress, say=say)
     for oddity in oddities:
-        warnings.warn(f"{found.name}: {oddity}", stacklevel=2)
+        warn(f"{found.name}: {oddity}", UserWarning)
     return data
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from domainwise.errors import Note
+from domainwise.errors import warn
 from domainwise.integrity import Damaged, read, sealed
 from domainwise.records import publish
 from domainwise.report import courses
@@ -129,9 +128,9 @@ def _read(file: Path) -> Found | None:
             raise TypeError
         return found
     except Damaged as error:
-        warnings.warn(f"{error}: balance has to be measured again there", Note, stacklevel=2)
+        warn(f"{error}: balance has to be measured again there")
     except (KeyError, TypeError):
-        warnings.warn(f"{file} is damaged: balance has to be measured again there", Note, stacklevel=2)
+        warn(f"{file} is damaged: balance has to be measured again there")
     return None
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainwise.errors import Note
+from domainwise.errors import warn
 from domainwise.integrity import Damaged, read, sealed
 from domainwise.records import publish
 from domainwise.report.grid import Grid
@@ -80,7 +79,7 @@ def surfaces(grid: Grid) -> list[Drawn]:
                 drawn.append(_drawn(_read(file), f"{name}, target {target}, seed {seed}"))
             except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
                 said = str(error) if isinstance(error, Damaged) else f"{file} is damaged"
-                warnings.warn(f"{said}: the surface has to be measured again", Note, stacklevel=2)
+                warn(f"{said}: the surface has to be measured again")
     return drawn
 
 

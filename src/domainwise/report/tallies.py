@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from domainwise import integrity
 from domainwise.counts import whole
-from domainwise.errors import Note
+from domainwise.errors import warn
 from domainwise.report.grid import Grid, accuracy
 from domainwise.results import Outcome
 
@@ -100,5 +99,5 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         return integrity.read(file)
     except integrity.Damaged as error:
-        warnings.warn(f"{error}: the report does without", Note, stacklevel=2)
+        warn(f"{error}: the report does without")
         return {}

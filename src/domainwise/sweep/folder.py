@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from domainwise import integrity
 from domainwise._version import __version__
-from domainwise.errors import InputError, Note
+from domainwise.errors import InputError, warn
 from domainwise.files import ABSENT, made
 from domainwise.records import Journal, publish, publish_once
 from domainwise.results import DAMAGED, result_in, trial_in
@@ -159,7 +158,7 @@ def marked(folder: Path) -> dict[str, Any]:
     except integrity.Damaged as error:
         about = said_by_trials(folder)
         if about["data"]:
-            warnings.warn(f"{error}: what the trials say of their data counts instead", Note, stacklevel=2)
+            warn(f"{error}: what the trials say of their data counts instead")
         return about
 
 

@@ -11,7 +11,6 @@ import socket
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from typing import Any, Literal
 from domainwise.capture import Fast
 from domainwise.data.domains import Domains
 from domainwise.data.storage import Damaged
-from domainwise.errors import InputError, Note
+from domainwise.errors import InputError, warn
 from domainwise.keeper import Keep
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.engine import run_shared
@@ -234,7 +233,7 @@ def _authentication(started_here: bool) -> None:
     who = "RAY_AUTH_MODE=disabled asks nobody for a token: whoever reaches the cluster can run code on it"
     if started_here:
         raise InputError(f"{who} as you. Unset it, and the cluster that is started here has a token of its own")
-    warnings.warn(f"{who} as whoever started it", Note, stacklevel=3)
+    warn(f"{who} as whoever started it")
 
 
 def _admitted(ray: Any, address: str) -> None:

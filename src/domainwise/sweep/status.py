@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from domainwise import integrity
-from domainwise.errors import InputError, Note
+from domainwise.errors import InputError, warn
 from domainwise.records import publish
 from domainwise.results import DAMAGED, Outcome, listing
 from domainwise.sweep.claims import dead, read, silent
@@ -93,7 +92,7 @@ def planned(folder: Path) -> dict[str, str]:
             raise integrity.Damaged(folder / PLAN, "is damaged: it names no trials")
         return asked
     except integrity.Damaged as error:
-        warnings.warn(f"{error}: what was asked for last is not known until the next command", Note, stacklevel=2)
+        warn(f"{error}: what was asked for last is not known until the next command")
         return {}
 
 
