@@ -10,7 +10,7 @@ demo: .venv/installed
 test: lint types
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-test-slow: .venv/installed
+test-slow: .venv/with-frameworks
 	$(BIN)/python -m pytest -m slow --timeout 3600
 
 lint: .venv/installed
@@ -24,6 +24,11 @@ types: .venv/installed
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "domainwise needs Python 3.11 or newer, and %s is %s: make PYTHON=python3.12 ..." % (sys.executable, sys.version.split()[0]))'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# What other people's training loops are written with, for the tests that run such loops.
+.venv/with-frameworks: .venv/installed
+	$(BIN)/pip install --quiet -c constraints.txt accelerate lightning-fabric tensorboard
 	@touch $@
 
 clean:
