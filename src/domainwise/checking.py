@@ -21,7 +21,7 @@ from domainwise.report import balance, surfaces
 from domainwise.results import DAMAGED, READ, result_in, trial_in
 from domainwise.sweep import claims
 from domainwise.sweep.alone import LOCK, held, leftovers
-from domainwise.sweep.execute import models_in
+from domainwise.sweep.ending import models_in
 from domainwise.sweep.folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
 from domainwise.sweep.status import PLAN
 

@@ -25,7 +25,8 @@ from domainwise.machine import bearable, device_named
 from domainwise.model import CONFIG, Model, loaded
 from domainwise.results import trial_in
 from domainwise.settings import Settings, resolve, whole
-from domainwise.sweep.execute import Watch, execute, models_in
+from domainwise.sweep.ending import models_in
+from domainwise.sweep.execute import Watch, execute
 from domainwise.sweep.folder import check_contents, ended, is_ours, refuse_file
 from domainwise.sweep.plan import plan
 from domainwise.trial import Trial

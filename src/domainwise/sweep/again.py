@@ -31,10 +31,8 @@ def finish(folder: Path) -> None:
     """
     home = folder / AGAIN
     if (ended(home, certain=True) or {}).get("status") != "finished":
-        if (ended(folder, certain=True) or {}).get("status") in (
-            None,
-            "failed",
-        ):  # nothing is left that it would be beside
+        # Where nothing is left that it would be beside:
+        if (ended(folder, certain=True) or {}).get("status") in (None, "failed"):
             shutil.rmtree(home, ignore_errors=True)
         return
     (folder / "result.json").unlink(missing_ok=True)

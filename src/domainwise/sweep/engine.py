@@ -18,8 +18,9 @@ from domainwise.keeper import Keep, checked
 from domainwise.machine import bearable
 from domainwise.settings import number, whole
 from domainwise.sweep.claims import Claims
-from domainwise.sweep.execute import DeviceLost, Watch, result_of
-from domainwise.sweep.folder import failed, served
+from domainwise.sweep.ending import failed
+from domainwise.sweep.execute import DeviceLost, Watch
+from domainwise.sweep.folder import served
 from domainwise.sweep.given import Place
 from domainwise.sweep.how import How
 from domainwise.sweep.pack import Many
@@ -109,7 +110,7 @@ class Engine:
         try:
             return work(trial, data, folder, self._how(self.device), watch)
         except DeviceLost as error:
-            return {"result": failed(folder, trial, result_of(trial, "failed", str(error), 0, [], 0.0, self.device))}
+            return {"result": failed(folder, trial, str(error), self.device)}
 
     def _how(self, device: str) -> How:
         return How(device, self.fast, self.keep, self.snapshots, self.evaluate_all)

@@ -5,35 +5,33 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
 
 from domainwise.capture import Fast
 from domainwise.checkpoint import Stopped, listening
-from domainwise.counts import measures, tested, worst
 from domainwise.course import Diverged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.files import exists, made, names_in
-from domainwise.integrity import Damaged, Unreadable, digest, read, sealed
+from domainwise.files import exists, made
+from domainwise.integrity import Damaged, Unreadable, read, sealed
 from domainwise.keeper import Keep, Keeper
 from domainwise.loop import run
-from domainwise.model import CONFIG, WEIGHTS
 from domainwise.ranks import check_alone
-from domainwise.records import Journal, Record, averaged, publish, publish_once
-from domainwise.results import DAMAGED, READ, result_in
-from domainwise.select import selected, summary, validation
+from domainwise.records import Journal, publish, publish_once
+from domainwise.results import DAMAGED, result_in
+from domainwise.select import validation
 from domainwise.sweep import again
 from domainwise.sweep.alone import alone, clear_leftovers
+from domainwise.sweep.ending import counts_of, digests, models_in, result_of
 from domainwise.sweep.faults import of_the_machine, sentence
 from domainwise.sweep.folder import serves
 from domainwise.sweep.leftovers import clear
-from domainwise.sweep.resuming import checkpoints_of, versions_and_commit
+from domainwise.sweep.resuming import checkpoints_of
 from domainwise.trial import Trial
 from domainwise.turns import on_device
 
@@ -64,7 +62,7 @@ def execute(
     try:
         made(folder)
         with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})), on_device(device):
-            if (other := _in(folder, "id")) not in (None, trial.id) and models_in(folder):
+            if (other := _owner(folder)) not in (None, trial.id) and models_in(folder):
                 raise InputError(f"{folder} holds the model of another trial, {other}, which stays as it is")
             again.finish(folder)
             home, ended = folder, _ended(trial, folder)
@@ -90,33 +88,14 @@ def execute(
         raise InputError(sentence(folder, error)) from error
 
 
-def _in(folder: Path, name: str) -> str | None:
-    """A setting of the trial that a folder is of."""
+def _owner(folder: Path) -> str | None:
+    """The id of the trial that a folder is of."""
     try:
-        return str(read(folder / "trial.json")[name])
+        return str(read(folder / "trial.json")["id"])
     except Unreadable:
         raise
     except (Damaged, KeyError):
         return None
-
-
-def models_in(folder: Path) -> list[Path]:
-    """The models that a trial's folder holds; a checkpoint of another trial is refused by itself."""
-    homes = [folder / name for name in names_in(folder)]
-    homes += [home / name for home in homes for name in names_in(home)]
-    return sorted(home for home in homes if exists(home / CONFIG))
-
-
-def digests(folder: Path) -> dict[str, Any]:
-    """What tells the files of a trial that has ended from others, by their names in its folder."""
-    found = {name: digest(folder / name) for name in READ if (folder / name).is_file()}
-    for home in models_in(folder):
-        name = home.relative_to(folder).as_posix()
-        with suppress(Damaged, FileNotFoundError, IsADirectoryError):  # of an earlier run, and no model any more
-            known = read(home / CONFIG).get("files", {})  # as many gigabytes as there are models are not read again
-            weights = known.get(WEIGHTS) or digest(home / WEIGHTS)
-            found |= {f"{name}/{CONFIG}": digest(home / CONFIG), f"{name}/{WEIGHTS}": weights}
-    return found
 
 
 class DeviceLost(RuntimeError):  # noqa: N818  what has happened, to whom there is nothing to say
@@ -234,61 +213,7 @@ def _ended(trial: Trial, folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def result_of(
-    trial: Trial, status: str, message: str, step: int, records: Sequence[Record], seconds: float, device: str
-) -> dict[str, Any]:
-    """The content of result.json: all that tables need to know of a trial that has ended."""
-    finished = status == "finished"
-    return {
-        "id": trial.id,
-        "status": status,
-        "message": message,
-        "step": step,
-        **(_numbers(trial, records) if finished else {"selected": None, "last": None}),
-        "averages": {name: _numbers(trial, own) for name, own in of_averages(trial, records)} if finished else {},
-        "average": trial.average,  # as asked for: there may have been nothing to average yet
-        "seconds": seconds,
-        "device": device,
-        "threads": torch.get_num_threads(),
-        "versions": versions_and_commit(),
-    }
-
-
-def of_averages(trial: Trial, records: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]:
-    """Every average that there came to be, with its records."""
-    for name in trial.averages:
-        if own := averaged(records, name):
-            yield name, own
-
-
-def counts_of(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
-    """What the selected model made of every domain: confusion and calibration counts."""
-    own = {name: selected(models, trial)["domains"] for name, models in of_averages(trial, records)}
-    return {"model": selected(records, trial)["domains"], **own}
-
-
-def _numbers(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
-    chosen = selected(records, trial)
-    return {
-        "selected": {**summary(chosen, trial.targets, trial.test), "measures": _measures(trial, chosen)},
-        "last": summary(records[-1], trial.targets, trial.test),
-    }
-
-
-def _measures(trial: Trial, record: Record) -> dict[str, Any]:
-    """Beside accuracy, means over the targets; and the target that does worst, or where none is held out the source."""
-    domains = record["domains"]
-    unseen = {name: tested(domains[name], trial.test) for name in trial.targets}
-    found = [measures(part) for part in unseen.values()]
-    name, accuracy = worst(unseen or {name: parts["holdout"] for name, parts in domains.items()})
-    keys = [key for key in found[0] if key not in ("accuracy", "loss")] if found else []
-    means = {key: fmean(one[key] for one in found) for key in keys}
-    return {**means, "worst_domain": name, "worst_accuracy": accuracy}
-
-
 def _told(error: Exception) -> str:
-    return (
-        str(error)
-        if isinstance(error, InputError)
-        else f"{type(error).__name__}: {error} (the traceback is in error.txt)"
-    )
+    if isinstance(error, InputError):
+        return str(error)
+    return f"{type(error).__name__}: {error} (the traceback is in error.txt)"

@@ -12,7 +12,7 @@ from domainwise import integrity
 from domainwise._version import __version__
 from domainwise.errors import InputError, warn
 from domainwise.files import ABSENT, made
-from domainwise.records import Journal, publish, publish_once
+from domainwise.records import Journal, publish
 from domainwise.results import DAMAGED, result_in, trial_in
 from domainwise.separating import separated
 from domainwise.sweep.faults import FULL, NOT_THE_TRIALS_FAULT
@@ -94,15 +94,6 @@ def served(path: Path, trial: Trial) -> dict[str, Any] | None:
     """The result in a trial's folder, if it is what is asked for."""
     result = ended(path)
     return result if result is not None and serves(trial, result) else None
-
-
-def failed(folder: Path, trial: Trial, result: dict[str, Any]) -> dict[str, Any]:
-    """Publish the result of a trial whose process could not do so; what was there before stays, and is returned."""
-    path = folder / "trials" / trial.id
-    made(path)
-    publish_once(path / "trial.json", integrity.sealed(trial.to_json()))
-    publish_once(path / "result.json", integrity.sealed({"files": {}, **result}))
-    return served(path, trial) or result
 
 
 def restored(home: Path) -> bool:

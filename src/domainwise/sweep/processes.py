@@ -18,8 +18,8 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.sweep import parking
 from domainwise.sweep.claims import Claims
-from domainwise.sweep.execute import Watch, result_of
-from domainwise.sweep.folder import failed
+from domainwise.sweep.ending import failed
+from domainwise.sweep.execute import Watch
 from domainwise.sweep.given import GRACE, Given, Place, Worker
 from domainwise.sweep.status import describe
 from domainwise.trial import Trial
@@ -175,5 +175,4 @@ class Processes:
         )
 
     def _fail(self, worker: Worker, one: Given, message: str) -> None:
-        result = result_of(one.trial, "failed", message, 0, [], 0.0, worker.place.how.device)
-        self.watch(one.trial, {"result": failed(self.folder, one.trial, result)})
+        self.watch(one.trial, {"result": failed(self.folder, one.trial, message, worker.place.how.device)})

@@ -24,9 +24,10 @@ from domainwise.data.storage import Damaged
 from domainwise.errors import InputError, warn
 from domainwise.keeper import Keep
 from domainwise.sweep.claims import Claims
+from domainwise.sweep.ending import failed
 from domainwise.sweep.engine import run_shared
-from domainwise.sweep.execute import DeviceLost, Watch, result_of
-from domainwise.sweep.folder import failed, is_ours
+from domainwise.sweep.execute import DeviceLost, Watch
+from domainwise.sweep.folder import is_ours
 from domainwise.sweep.how import How
 from domainwise.sweep.safe import environment, set_in
 from domainwise.trial import Trial
@@ -122,8 +123,7 @@ class RayEngine:
         try:
             event: dict[str, Any] = ray.get(task)
         except ray.exceptions.RayError as error:
-            result = result_of(trial, "failed", given_up(error, self._retries), 0, [], 0.0, self.device)
-            return {"result": failed(folder, trial, result)}
+            return {"result": failed(folder, trial, given_up(error, self._retries), self.device)}
         if "wrong" in event:
             raise InputError(event["wrong"])
         return event
@@ -186,8 +186,7 @@ def limited(trial: Trial, folder: Path, device: str, timeout: float | None) -> I
         return
 
     def give_up() -> None:
-        message = f"it took longer than {timeout:g} s and was ended"
-        failed(folder, trial, result_of(trial, "failed", message, 0, [], 0.0, device))
+        failed(folder, trial, f"it took longer than {timeout:g} s and was ended", device)
         os._exit(1)
 
     timer = threading.Timer(timeout, give_up)

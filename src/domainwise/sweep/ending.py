@@ -1,0 +1,102 @@
+"""What is written down of a trial that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from domainwise.counts import measures, tested, worst
+from domainwise.files import exists, made, names_in
+from domainwise.integrity import Damaged, digest, read, sealed
+from domainwise.model import CONFIG, WEIGHTS
+from domainwise.records import Record, averaged, publish_once
+from domainwise.results import READ
+from domainwise.select import selected, summary
+from domainwise.sweep.folder import served
+from domainwise.sweep.resuming import versions_and_commit
+from domainwise.trial import Trial
+
+
+def result_of(
+    trial: Trial, status: str, message: str, step: int, records: Sequence[Record], seconds: float, device: str
+) -> dict[str, Any]:
+    """The content of result.json: all that tables need to know of a trial that has ended."""
+    finished = status == "finished"
+    return {
+        "id": trial.id,
+        "status": status,
+        "message": message,
+        "step": step,
+        **(_numbers(trial, records) if finished else {"selected": None, "last": None}),
+        "averages": {name: _numbers(trial, own) for name, own in of_averages(trial, records)} if finished else {},
+        "average": trial.average,  # as asked for: there may have been nothing to average yet
+        "seconds": seconds,
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "versions": versions_and_commit(),
+    }
+
+
+def failed(folder: Path, trial: Trial, message: str, device: str) -> dict[str, Any]:
+    """Publish the failure of a trial whose process could not do so; what was there before stays, and is returned."""
+    home, result = folder / "trials" / trial.id, result_of(trial, "failed", message, 0, [], 0.0, device)
+    made(home)
+    publish_once(home / "trial.json", sealed(trial.to_json()))
+    publish_once(home / "result.json", sealed({"files": {}, **result}))
+    return served(home, trial) or result
+
+
+def of_averages(trial: Trial, records: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]:
+    """Every average that there came to be, with its records."""
+    for name in trial.averages:
+        if own := averaged(records, name):
+            yield name, own
+
+
+def counts_of(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
+    """What the selected model made of every domain: confusion and calibration counts."""
+    own = {name: selected(models, trial)["domains"] for name, models in of_averages(trial, records)}
+    return {"model": selected(records, trial)["domains"], **own}
+
+
+def _numbers(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
+    chosen = selected(records, trial)
+    return {
+        "selected": {**summary(chosen, trial.targets, trial.test), "measures": _measures(trial, chosen)},
+        "last": summary(records[-1], trial.targets, trial.test),
+    }
+
+
+def _measures(trial: Trial, record: Record) -> dict[str, Any]:
+    """Beside accuracy, means over the targets; and the target that does worst, or where none is held out the source."""
+    domains = record["domains"]
+    unseen = {name: tested(domains[name], trial.test) for name in trial.targets}
+    found = [measures(part) for part in unseen.values()]
+    name, accuracy = worst(unseen or {name: parts["holdout"] for name, parts in domains.items()})
+    keys = [key for key in found[0] if key not in ("accuracy", "loss")] if found else []
+    means = {key: fmean(one[key] for one in found) for key in keys}
+    return {**means, "worst_domain": name, "worst_accuracy": accuracy}
+
+
+def models_in(folder: Path) -> list[Path]:
+    """The models that a trial's folder holds; a checkpoint of another trial is refused by itself."""
+    homes = [folder / name for name in names_in(folder)]
+    homes += [home / name for home in homes for name in names_in(home)]
+    return sorted(home for home in homes if exists(home / CONFIG))
+
+
+def digests(folder: Path) -> dict[str, Any]:
+    """What tells the files of a trial that has ended from others, by their names in its folder."""
+    found = {name: digest(folder / name) for name in READ if (folder / name).is_file()}
+    for home in models_in(folder):
+        name = home.relative_to(folder).as_posix()
+        with suppress(Damaged, FileNotFoundError, IsADirectoryError):  # of an earlier run, and no model any more
+            known = read(home / CONFIG).get("files", {})  # as many gigabytes as there are models are not read again
+            weights = known.get(WEIGHTS) or digest(home / WEIGHTS)
+            found |= {f"{name}/{CONFIG}": digest(home / CONFIG), f"{name}/{WEIGHTS}": weights}
+    return found
