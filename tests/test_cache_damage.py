@@ -17,6 +17,7 @@ from domainwise.data import blocks, storage
 from domainwise.data.shelf import clear, damage, entries
 from domainwise.data.source import open_data
 from domainwise.errors import InputError
+from domainwise.integrity import checksum
 
 __all__ = ["cache", "root"]  # fixtures
 
@@ -77,7 +78,7 @@ def test_an_entry_of_an_earlier_version_which_kept_no_checksums_is_used(root: Pa
     first, _ = opened(root, cache)
     about = json.loads((only_entry(cache) / "about.json").read_text())
     del about["checksum"], about["blocks"]
-    (only_entry(cache) / "about.json").write_text(json.dumps({**about, "checksum": storage._checksum(about)}))
+    (only_entry(cache) / "about.json").write_text(json.dumps({**about, "checksum": checksum(about)}))
     again, said = opened(root, cache)
     assert said == []
     assert same(first, again)

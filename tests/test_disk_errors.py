@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from made_trials import DATA, Killed, die, remains, run, trial
 
-from domainwise import InputError, compare, files, fit
+from domainwise import InputError, compare, files, fit, integrity
 from domainwise.algorithms import parse
 from domainwise.checkpoint import saved
 from domainwise.settings import resolve
@@ -157,12 +157,10 @@ def test_one_changed_after_the_checkpoint_before_costs_only_the_newest(begun: Pa
 
 def of_an_earlier_version(folder: Path) -> None:
     """Rewrite the checkpoints as they were before hashes of the journals were kept."""
-    from domainwise.checkpoint import files
-
     for path in saved(folder):
         content = json.loads((path / "state.json").read_text())
         del content["checksum"], content["about"]["hashes"]
-        content = {"checksum": files._checksum(content), **content}
+        content = {"checksum": integrity.checksum(content), **content}
         (path / "state.json").write_text(json.dumps(content))
 
 

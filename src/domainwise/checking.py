@@ -170,10 +170,11 @@ def _cache(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
     looked["decoded data set"] = len(paths)
     for path in paths:
         try:
-            storage.load(path)
-            storage.verify(path)
-        except (storage.Damaged, OSError, ValueError, KeyError, TypeError) as error:
-            yield Finding(path, f"{path}: {error}", None if isinstance(error, OSError) else partial(_discarded, path))
+            wrong, mend = shelf.damage(path), partial(_discarded, path)
+        except OSError as error:  # it may be whole
+            wrong, mend = str(error), None
+        if wrong is not None:
+            yield Finding(path, f"{path}: {wrong}", mend)
 
 
 def _leftovers(home: Path, status: str) -> Iterator[Finding]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from domainwise.errors import InputError
 
 ABSENT = (FileNotFoundError, NotADirectoryError)
+# What a file system without locks answers.
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 
 
 def exists(path: Path) -> bool:
@@ -41,6 +45,11 @@ def unchanged(path: Path) -> Iterator[None]:
         ) from error
 
 
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def made(folder: Path) -> None:
     """Make a folder and those above it that are missing, so that they would survive a power cut."""
     missing = [path for path in (folder, *folder.parents) if not exists(path)]
@@ -59,3 +68,26 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def hold(handle: int, waiting: Callable[[], None] | None = None) -> bool:
+    """Lock an open file until it is closed, which the system does with the process; False where there are no locks.
+
+    Where another process holds it, this waits, once ``waiting`` was called; without that, it is a BlockingIOError.
+    """
+    try:
+        import fcntl
+    except ImportError:  # pragma: no cover  Windows
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if waiting is None:
+            raise
+        waiting()
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return False
+    return True

@@ -10,11 +10,10 @@ from typing import Any
 from uuid import uuid4
 
 from domainwise.errors import InputError
+from domainwise.files import sha256
 from domainwise.records import finite
 
 CHECKSUM = "checksum"
-
-Digest = Mapping[str, Any]  # {"sha256": ..., "bytes": ...} of a file
 
 
 class Damaged(InputError):  # noqa: N818  a state of a file
@@ -60,9 +59,8 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def digest(path: Path) -> dict[str, Any]:
-    """What tells a file from every other: its sha256 and its length."""
-    with path.open("rb") as file:
-        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": path.stat().st_size}
+    """The sha256 and the length of a file, which tell it from every other."""
+    return {"sha256": sha256(path), "bytes": path.stat().st_size}
 
 
 def verify(path: Path, before: object) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 from domainwise.errors import InputError
+from domainwise.files import hold
 from domainwise.following import follow
 from domainwise.records import Record, averages
 from domainwise.results import Outcome, outcomes
@@ -179,10 +180,7 @@ def _alone(logdir: Path) -> Iterator[None]:
         raise InputError(f"cannot write to {logdir}: {error.strerror or error}") from error
     with lock:
         try:
-            with suppress(ImportError):
-                import fcntl
-
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hold(lock.fileno())
         except BlockingIOError as error:
             raise InputError(f"another process is writing to {logdir} just now: let it, or end it first") from error
         except OSError:  # a file system without locks

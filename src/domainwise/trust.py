@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from domainwise.errors import InputError
+from domainwise.files import sha256
 from domainwise.network import OWN
 from domainwise.trial import Trial
 
@@ -28,7 +28,7 @@ class Code:
         if not self.file.is_file():
             return f"and there is no such file: put back the one whose sha256 is {self.recorded}"
         try:
-            digest = hashlib.sha256(self.file.read_bytes()).hexdigest()
+            digest = sha256(self.file)
         except OSError as error:
             return f"which cannot be read: {error.strerror or error}"
         if digest != self.recorded:

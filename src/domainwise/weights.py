@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from domainwise.errors import InputError
+from domainwise.files import sha256
 
 _WRAPPERS = ("state_dict", "model")  # under which training scripts put the tensors, beside other things
 _NAMED = 3  # keys that a sentence names before it says "..."
@@ -30,8 +30,7 @@ def weights_sha256(path: Path | str) -> str:
 
 @cache
 def _digest(file: Path, size: int, time: int) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return sha256(file)
 
 
 def read_weights(path: Path | str) -> dict[str, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -16,7 +15,8 @@ from torch import Tensor
 
 from domainwise.checkpoint.nested import flatten, unflatten
 from domainwise.errors import InputError
-from domainwise.files import names_in, sync
+from domainwise.files import names_in, sha256, sync
+from domainwise.integrity import checksum
 from domainwise.weights import load_tensors, save_tensors
 
 FORMAT = 1  # what a checkpoint of another number means is not known here
@@ -53,11 +53,11 @@ def write(folder: Path, step: int, flat: tuple[Any, dict[str, Tensor]], about: M
         content = {
             "format": FORMAT,
             "step": step,
-            "sha256": _sha256(temporary / TENSORS),
+            "sha256": sha256(temporary / TENSORS),
             "about": dict(about),
             "state": structure,
         }
-        text = json.dumps({"checksum": _checksum(content), **content}, allow_nan=False)
+        text = json.dumps({"checksum": checksum(content), **content}, allow_nan=False)
         (temporary / STRUCTURE).write_text(text, encoding="utf-8")
         for path in (temporary / TENSORS, temporary / STRUCTURE, temporary):
             sync(path)
@@ -80,13 +80,13 @@ def load(checkpoint: Path, device: str = "cpu") -> Found:
 
     try:
         content = json.loads((checkpoint / STRUCTURE).read_bytes())
-        checksum = content.pop("checksum")
+        before = content.pop("checksum")
         if content["format"] != FORMAT:
             raise InputError(
                 f"the checkpoint {checkpoint} is of format {content['format']}, and this version of domainwise reads "
                 f"format {FORMAT}: go on with the version that wrote it, or delete it to start from the beginning"
             )
-        if checksum != _checksum(content) or content["sha256"] != _sha256(checkpoint / TENSORS):
+        if before != checksum(content) or content["sha256"] != sha256(checkpoint / TENSORS):
             raise Damaged(f"the checkpoint {checkpoint} has changed since it was written")
         return Found(
             content["step"], content["about"], unflatten(content["state"], load_tensors(checkpoint / TENSORS), device)
@@ -120,12 +120,3 @@ def remove(checkpoint: Path) -> None:
 def unfinished(folder: Path) -> list[Path]:
     """What a process left behind that was killed while it wrote a checkpoint."""
     return [folder / name for name in names_in(folder) if name.startswith(f".{NAME}")]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

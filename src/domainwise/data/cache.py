@@ -27,7 +27,7 @@ from domainwise.data.memory import into_memory
 from domainwise.data.reading import Content, Corrupt, Progress, oddities, read, require_sound
 from domainwise.data.shelf import discard, gigabytes, remove_leftovers, remove_superseded
 from domainwise.data.storage import FORMAT, Damaged, RowsFile, about, describe, load, verify, write
-from domainwise.files import exists, unchanged
+from domainwise.files import exists, hold, unchanged
 
 Say = Callable[[str], None]
 
@@ -109,20 +109,10 @@ def _alone(entry: Path, say: Say) -> Iterator[bool]:
     Nothing but work depends on it: on a system without locks several may decode, and the first one to end counts.
     """
     entry.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:  # pragma: no cover
-        yield False
-        return
     with entry.with_name(f".{entry.name}.lock").open("a") as file:
-        certain = True
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"another process is decoding {entry.name}: waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:
-            certain = False
+        certain = False
+        with suppress(OSError):
+            certain = hold(file.fileno(), lambda: say(f"another process is decoding {entry.name}: waiting for it"))
         yield certain
 
 

@@ -18,6 +18,7 @@ from domainwise.data.arrays import Ragged, starts
 from domainwise.data.blocks import MEMORY, Blocks, changed, state_of, trust, trusted
 from domainwise.data.domains import Domain, Domains
 from domainwise.files import exists
+from domainwise.integrity import checksum
 
 FORMAT = 1
 ABOUT = "about.json"
@@ -134,7 +135,7 @@ def describe(
         "blocks": dict(blocks),
         **more,
     }
-    text = json.dumps({**about, "checksum": _checksum(about)})
+    text = json.dumps({**about, "checksum": checksum(about)})
     (folder / ABOUT).write_text(text, encoding="utf-8")
 
 
@@ -142,12 +143,12 @@ def about(folder: Path) -> dict[str, Any]:
     """What about.json says; :class:`Damaged` where that cannot be believed."""
     try:
         found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        checksum = found.pop("checksum")
+        before = found.pop("checksum")
     except FileNotFoundError:
         raise Damaged(f"{ABOUT} is missing") from None
     except (ValueError, KeyError, AttributeError, TypeError):
         raise Damaged(f"{ABOUT} cannot be read") from None
-    if checksum != _checksum(found):
+    if before != checksum(found):
         raise Damaged(f"{ABOUT} has been changed")
     return dict(found)
 
@@ -193,10 +194,6 @@ def probe(file: Path) -> str:
             stream.seek(max(size - BLOCK, 0) * i // (BLOCKS - 1))
             digest.update(stream.read(BLOCK))
     return digest.hexdigest()
-
-
-def _checksum(about: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def _link(file: Path, to: Path) -> None:

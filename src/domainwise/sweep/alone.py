@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+
+from domainwise.files import hold
 
 LOCK = ".lock"
 
@@ -31,35 +33,17 @@ def alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
             os.close(handle)
 
 
-if sys.platform != "win32":
-    import fcntl
-
-    # What a file system without locks answers; there the hold is none.
-    NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
-
-    def _held(path: Path, say: Callable[[str], None]) -> int:
-        while True:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                if not _locked(handle, path, say) or _is(path, handle):
-                    return handle
-            except BaseException:
-                os.close(handle)
-                raise
-            os.close(handle)  # the one before has removed it in the meantime
-
-    def _locked(handle: int, path: Path, say: Callable[[str], None]) -> bool:
-        """After waiting for it; False where there is no such thing."""
+def _held(path: Path, say: Callable[[str], None]) -> int:
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"another process is at the trial in {path.parent}: waiting for it")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-            return False
-        return True
+            waiting = partial(say, f"another process is at the trial in {path.parent}: waiting for it")
+            if not hold(handle, waiting) or _is(path, handle):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # the one before has removed it in the meantime
 
 
 def _is(path: Path, handle: int) -> bool:
@@ -73,6 +57,8 @@ def held(folder: Path) -> bool:
     """Whether a process is at the trial of a folder just now, as far as the system knows."""
     if sys.platform == "win32" or not (folder / LOCK).is_file():
         return False
+    import fcntl
+
     handle = os.open(folder / LOCK, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from domainwise.data.domains import Domains
+from domainwise.files import hold
 
 PREFIX, LOCK = "domainwise-", ".lock"
 
@@ -32,38 +33,29 @@ def parked(data: Domains) -> Iterator[Path]:
                 os.close(handle)
 
 
-if sys.platform != "win32":
-    import fcntl
+def _locked(home: Path) -> int | None:
+    """Hold a folder, which has its lock only when that is held: nobody must take it for one that is held no more."""
+    handle = os.open(home / f"{LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    with suppress(OSError):
+        if hold(handle):
+            (home / f"{LOCK}.new").rename(home / LOCK)
+            return handle
+    os.close(handle)
+    return None
 
-    def _locked(home: Path) -> int | None:
-        """Hold a folder, which the system ends with this process: it has its lock only when that is held."""
-        handle = os.open(home / f"{LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # a file system without locks: nobody must take it for one that is held no more
-            os.close(handle)
-            return None
-        (home / f"{LOCK}.new").rename(home / LOCK)
-        return handle
 
-    def sweep(folder: Path) -> None:
-        """Remove the user's own folders of data that nobody holds any more; who has such data mapped keeps them."""
-        for home in folder.glob(f"{PREFIX}*"):
-            with suppress(OSError):  # it is gone, held, or has no lock
-                about = home.lstat()
-                if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
-                    continue
-                handle = os.open(home / LOCK, os.O_RDWR | os.O_NOFOLLOW)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def sweep(folder: Path) -> None:
+    """Remove the user's own folders of data that nobody holds any more; who has such data mapped keeps them."""
+    if sys.platform == "win32":  # pragma: no cover  nothing is held there
+        return
+    for home in folder.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # it is gone, held, or has no lock
+            about = home.lstat()
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+                continue
+            handle = os.open(home / LOCK, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                if hold(handle):
                     shutil.rmtree(home, ignore_errors=True)
-                finally:
-                    os.close(handle)
-
-else:  # pragma: no cover
-
-    def _locked(home: Path) -> int | None:
-        return None
-
-    def sweep(folder: Path) -> None:
-        return None
+            finally:
+                os.close(handle)
