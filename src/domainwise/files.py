@@ -1,4 +1,4 @@
-"""Looking at a disk without taking an error for an absence: what cannot be read just now may be whole."""
+"""Looking at a disk without taking an error for an absence, and writing to it through no link of somebody else's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from domainwise.errors import InputError
 
@@ -48,6 +49,39 @@ def unchanged(path: Path) -> Iterator[None]:
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_own(path: Path, flags: int) -> int:
+    """Open or make a file; a link that lies there gives way and is not followed."""
+    if path.is_symlink():
+        path.unlink()
+    return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+def appended(path: Path) -> TextIO:
+    """A file to append text to."""
+    return os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8")
+
+
+def fresh(path: Path) -> TextIO:
+    """A new text file, in place of what a process before has left or somebody has laid there."""
+    path.unlink(missing_ok=True)
+    # What is no valid Unicode, as names on a disk may be, must not make the rest unreadable.
+    return path.open("x", encoding="utf-8", errors="backslashreplace", newline="")
+
+
+def without_links(folder: Path, copied: tuple[str, ...]) -> list[Path]:
+    """Take away the links in a folder that is about to be written to, and return them; what they lead to stays.
+
+    Files of the names that are ``copied`` stay as files of the folder's own.
+    """
+    links = [path for path in folder.rglob("*") if path.is_symlink()]
+    for path in links:
+        content = path.read_bytes() if path.name in copied and path.is_file() else None
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+    return links
 
 
 def made(folder: Path) -> None:

@@ -169,11 +169,14 @@ def read(folder: Path) -> dict[str, Tensor]:
 
 def save(folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
     """Each file is whole or absent, whatever happens in between; config.json comes last and makes it a model."""
+    if folder.is_symlink():  # what it leads to is not ours to replace
+        folder.unlink()
     made(folder)
     for name in (CONFIG, WEIGHTS):
         integrity.make_way(folder / name)
     (folder / CONFIG).unlink(missing_ok=True)
     temporary = folder / f".{WEIGHTS}.{os.getpid()}"
+    temporary.unlink(missing_ok=True)
     save_tensors({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
     sync(temporary)
     temporary.replace(folder / WEIGHTS)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from domainwise.files import exists, sync as sync
+from domainwise.files import appended, exists, fresh, sync as sync
 
 # One evaluation:
 # {"step": 100, "seconds": 1.25, "loss": 0.31, "averages": {"swad": the same as "domains", of averaged weights},
@@ -21,7 +21,7 @@ Record = dict[str, Any]
 
 
 def append(path: Path, record: Record) -> None:
-    with path.open("a", encoding="utf-8") as file:
+    with appended(path) as file:
         file.write(json.dumps(finite(record), allow_nan=False) + "\n")
 
 
@@ -43,7 +43,7 @@ class Journal:
                 (self.folder / name).unlink(missing_ok=True)
 
     def add(self, record: Record) -> None:
-        with (self.folder / self.WHOLE).open("a", encoding="utf-8") as file:
+        with appended(self.folder / self.WHOLE) as file:
             file.write(json.dumps(record) + "\n")  # read by us alone: what is not finite comes back as it was
         append(self.folder / self.LEAN, lean(record))
         self.records.append(record)
@@ -134,8 +134,7 @@ def whole(path: Path) -> Iterator[TextIO]:
     """A text file to write bit by bit, which has its name when all of it is there; an error leaves what was before."""
     temporary = _beside(path)
     try:
-        # What is no valid Unicode, as names on a disk may be, must not make the rest unreadable.
-        with temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        with fresh(temporary) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -150,7 +149,7 @@ def _beside(path: Path) -> Path:
 
 def _written_beside(path: Path, content: dict[str, Any]) -> Path:
     temporary = _beside(path)
-    with temporary.open("w", encoding="utf-8") as file:
+    with fresh(temporary) as file:
         file.write(json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
         file.flush()
         os.fsync(file.fileno())

@@ -102,7 +102,7 @@ class Checkpoints:
         if self.found is None:
             self.clear()
             return False
-        for name, length in self.found.about["journals"].items():
+        for name, length in _lengths(self.found.about, self.journals).items():
             if exists(self.folder / name):
                 with (self.folder / name).open("r+b") as file:
                     file.truncate(length)
@@ -231,18 +231,22 @@ class Checkpoints:
 
     def _check_journals(self, folder: Path, checkpoint: Path, about: Mapping[str, Any]) -> None:
         """That they are what they were, up to where they were then."""
-        for name, length in about["journals"].items():
+        lengths = _lengths(about, self.journals)
+        for name, length in lengths.items():
             if length and (not exists(folder / name) or (folder / name).stat().st_size < length):
                 raise Damaged(f"the checkpoint {checkpoint} is of a longer {name} than there is")
         if "hashes" not in about:  # of an earlier version
-            if not self.agree(folder, about["journals"]):
-                raise Damaged(
-                    f"the checkpoint {checkpoint} is of {' and '.join(about['journals'])}, which do not agree"
-                )
+            if not self.agree(folder, lengths):
+                raise Damaged(f"the checkpoint {checkpoint} is of {' and '.join(lengths)}, which do not agree")
             return
-        for name, length in about["journals"].items():
+        for name, length in lengths.items():
             if self.begun.sha256(folder / name, length) != about["hashes"].get(name):
                 raise Damaged(f"{folder / name} has changed since the checkpoint {checkpoint.name} was written")
+
+
+def _lengths(about: Mapping[str, Any], journals: tuple[str, ...]) -> dict[str, int]:
+    """How long the journals were; a checkpoint may be anybody's, and what else it names is none of them."""
+    return {name: about["journals"][name] for name in journals if name in about["journals"]}
 
 
 class Beginnings:

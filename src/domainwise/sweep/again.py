@@ -30,6 +30,8 @@ def finish(folder: Path) -> None:
     In between there is no result, and who comes next goes on with this.
     """
     home = folder / AGAIN
+    if home.is_symlink():  # never made here: what it leads to is somebody else's
+        home.unlink()
     if (ended(home, certain=True) or {}).get("status") != "finished":
         # Where nothing is left that it would be beside:
         if (ended(folder, certain=True) or {}).get("status") in (None, "failed"):
@@ -39,7 +41,7 @@ def finish(folder: Path) -> None:
     fresh = sorted(path for path in home.iterdir() if path.name != "result.json")  # "best" before its averages
     stale = folder.glob("best-average*") if (home / "best").exists() else ()
     for path in [*stale, *(folder / one.name for one in fresh if one.is_dir())]:
-        shutil.rmtree(path, ignore_errors=True)
+        path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
     for path in fresh:
         path.replace(folder / path.name)
     (home / "result.json").replace(folder / "result.json")

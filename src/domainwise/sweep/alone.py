@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from domainwise.files import hold
+from domainwise.files import hold, open_own
 
 LOCK = ".lock"
 
@@ -35,7 +35,7 @@ def alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 def _held(path: Path, say: Callable[[str], None]) -> int:
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = open_own(path, os.O_RDWR)
         try:
             waiting = partial(say, f"another process is at the trial in {path.parent}: waiting for it")
             if not hold(handle, waiting) or _is(path, handle):

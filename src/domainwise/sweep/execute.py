@@ -17,7 +17,7 @@ from domainwise.checkpoint import Stopped, listening
 from domainwise.course import Diverged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.files import exists, made
+from domainwise.files import exists, fresh, made, without_links
 from domainwise.integrity import Damaged, Unreadable, read, sealed
 from domainwise.keeper import Keep, Keeper
 from domainwise.loop import run
@@ -73,6 +73,8 @@ def execute(
                 return ended
             check_alone("a trial")
             clear_leftovers(home)
+            for link in without_links(home, (Journal.LEAN, Journal.WHOLE)):
+                watch(trial, {"note": f"{link} was a link, which is gone: what it leads to stays as it is"})
             publish(home / "trial.json", sealed(trial.to_json()))
             keeper = Keeper(trial, keep=keep, snapshots=snapshots, folder=home)
             attempt = Attempt(trial, home, device, keeper, evaluate_all, checkpoint_every, watch)
@@ -152,8 +154,8 @@ class Attempt:
         return Ending("finished", "", self.trial.steps - 1)
 
     def _failed(self, error: Exception) -> Ending:
-        (self.folder / "error.txt").unlink(missing_ok=True)  # a link that lies there is not written through
-        (self.folder / "error.txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        with fresh(self.folder / "error.txt") as file:
+            file.write("".join(traceback.format_exception(error)))
         return Ending("failed", _told(error), len(self.journal.records))
 
     def _train(self, data: Domains, fast: Fast) -> None:

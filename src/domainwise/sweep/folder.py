@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from domainwise import integrity
 from domainwise._version import __version__
 from domainwise.errors import InputError, warn
-from domainwise.files import ABSENT, hold, made
+from domainwise.files import ABSENT, appended, hold, made
 from domainwise.records import Journal, publish
 from domainwise.results import DAMAGED, result_in, trial_in
 from domainwise.separating import separated
@@ -175,7 +175,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
     """Two processes that start at once must not write the mark over each other. Held by the system, so it ends with the
     process however that ends; where files cannot be locked, the moment is short."""
     integrity.make_way(folder / ".lock")
-    with (folder / ".lock").open("a+") as file:
+    with appended(folder / ".lock") as file:
         with suppress(OSError):
             hold(file.fileno(), waiting=lambda: None)
         yield
