@@ -18,7 +18,7 @@ from domainwise.errors import InputError
 from domainwise.model import CONFIG, read as weights_of
 from domainwise.records import Journal
 from domainwise.report import balance, surfaces
-from domainwise.results import DAMAGED, READ, result_in, trial_in
+from domainwise.results import DAMAGED, READ, homes, result_in, trial_in
 from domainwise.sweep import claims
 from domainwise.sweep.alone import LOCK, held, leftovers
 from domainwise.sweep.ending import models_in
@@ -104,13 +104,12 @@ def _findings(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
 
 def _results(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
     looked["trial"] = 0
-    for home in sorted(path for path in folder.glob("trials/[!.]*") if path.is_dir()):
+    for home in homes(folder):
         if not _busy(folder, home):
             yield from _trial(home, looked)
     if (wrong := _wrong(partial(integrity.read, folder / MARK))) is not None:
         yield Finding(folder / MARK, wrong, partial(_new_mark, folder))
-    if os.path.lexists(folder / PLAN) and (wrong := _wrong(partial(integrity.read, folder / PLAN))) is not None:
-        yield Finding(folder / PLAN, wrong, partial(_gone, folder / PLAN, "the next command writes it again"))
+    yield from _dispensable(folder / PLAN, "the next command writes it again")
     if os.path.lexists(old := folder / "index.jsonl"):
         yield Finding(old, f"{old} is of an earlier version and not read any more", partial(_gone, old), leftover=True)
     for path in sorted((folder / "claims").glob("[!.]*")):
@@ -121,8 +120,7 @@ def _results(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
 
 
 def _busy(folder: Path, home: Path) -> bool:
-    claim = folder / "claims" / home.name
-    return held(home) or (claim.exists() and not claims.silent(claim) and not claims.dead(claims.read(claim)))
+    return held(home) or claims.at_work(folder / "claims" / home.name)
 
 
 def _trial(home: Path, looked: dict[str, int]) -> Iterator[Finding]:
@@ -137,12 +135,16 @@ def _trial(home: Path, looked: dict[str, int]) -> Iterator[Finding]:
         yield from _leftovers(home, result["status"])
     elif any((home / name).exists() for name in ("counts.json", f"best/{CONFIG}")) and not saved(home):
         yield Finding(home, f"{home / 'result.json'} is missing, of a trial that has ended", partial(_run_again, home))
-    for name, measured in ((balance.FILE, "domainwise balance --keep"), (surfaces.FILE, "domainwise surface --keep")):
-        path = home / name
-        if os.path.lexists(path) and (wrong := _wrong(partial(integrity.read, path))) is not None:
-            yield Finding(path, wrong, partial(_gone, path, f"{measured} measures it again"))
+    yield from _dispensable(home / balance.FILE, "domainwise balance --keep measures it again")
+    yield from _dispensable(home / surfaces.FILE, "domainwise surface --keep measures it again")
     for one in _models(home, result.get("files", {}), looked):
         yield replace(one, mend=partial(_run_again, home)) if ended else one
+
+
+def _dispensable(path: Path, otherwise: str) -> Iterator[Finding]:
+    """A file that may be missing, and is made again where it is."""
+    if os.path.lexists(path) and (wrong := _wrong(partial(integrity.read, path))) is not None:
+        yield Finding(path, wrong, partial(_gone, path, otherwise))
 
 
 def _models(home: Path, files: dict[str, object], looked: dict[str, int]) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from domainwise import integrity
 from domainwise.arguments import typed
 from domainwise.errors import InputError, warn
 from domainwise.records import Journal, Record, averages
-from domainwise.results import DAMAGED, result_in, trial_in
+from domainwise.results import DAMAGED, homes, result_in, trial_in
 from domainwise.sweep.folder import is_ours, serves
 from domainwise.sweep.status import average_planned, planned
 from domainwise.trial import Trial
@@ -38,7 +38,7 @@ def _followed(folder: Path, wait: bool) -> Iterator[tuple[Trial, Record]]:
     tails: dict[str, Tail] = {}
     while True:
         over = not wait or _all_ended(folder)  # looked at first: a result comes after the last record
-        for path in sorted((folder / "trials").glob("[!.]*")):
+        for path in homes(folder):
             yield from tails.setdefault(path.name, Tail(path)).new()
         if over:
             return
@@ -103,12 +103,11 @@ def _whole(text: bytes) -> Iterator[Record]:
 
 def _all_ended(folder: Path) -> bool:
     """Of the trials that were asked for last; of all there are, where that is not known."""
-    asked = list(planned(folder)) or [path.name for path in (folder / "trials").glob("[!.]*")]
-    homes = [folder / "trials" / id for id in asked]
-    if not homes or not all((home / "result.json").exists() for home in homes):
+    asked = [folder / "trials" / id for id in planned(folder)] or homes(folder)
+    if not asked or not all((home / "result.json").exists() for home in asked):
         return False
     average = average_planned(folder)
-    return average == "none" or all(_has(home, average) for home in homes)
+    return average == "none" or all(_has(home, average) for home in asked)
 
 
 def _has(home: Path, average: str) -> bool:

@@ -66,7 +66,7 @@ def listing(folder: Path, *, files: bool = False) -> Listing:
     """Read what has ended in an output folder; ``files`` also compares the records and the counts with their hashes."""
     found, unknown, waiting = list[Outcome](), dict[str, str](), 0
     with _no_looking_for_cycles():
-        for home in _homes(folder / "trials"):
+        for home in homes(folder):
             if not os.path.lexists(f"{home}/result.json"):
                 waiting += 1
                 continue
@@ -206,8 +206,9 @@ def _summary(one: object) -> bool:
     return all(value is None or isinstance(value, _NUMBER) for value in values)
 
 
-def _homes(trials: Path) -> list[Path]:
-    """The folders of the trials, in the order of their ids."""
+def homes(folder: Path) -> list[Path]:
+    """The folders of the trials in an output folder, in the order of their ids."""
+    trials = folder / "trials"
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(trials) as entries:
         return [trials / name for name in sorted(one.name for one in entries if one.name[0] != "." and one.is_dir())]
     return []

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from domainwise.files import exists
 from domainwise.trial import Trial
 
 BEAT = 2.0  # seconds between two signs of life
@@ -152,6 +153,11 @@ def silent(path: Path) -> bool:
     with suppress(OSError):
         return abs(time.time() - path.stat().st_mtime) > STALE
     return True
+
+
+def at_work(path: Path) -> bool:
+    """Whether a claim is of somebody who may be alive; an error where the disk does not say."""
+    return exists(path) and not dead(read(path)) and not silent(path)
 
 
 def _path(folder: Path, id: str) -> Path:

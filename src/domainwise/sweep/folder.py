@@ -13,7 +13,7 @@ from domainwise._version import __version__
 from domainwise.errors import InputError, warn
 from domainwise.files import ABSENT, appended, hold, made
 from domainwise.records import Journal, publish
-from domainwise.results import DAMAGED, result_in, trial_in
+from domainwise.results import DAMAGED, homes, result_in, trial_in
 from domainwise.separating import separated
 from domainwise.sweep.faults import FULL, NOT_THE_TRIALS_FAULT
 from domainwise.trial import Trial
@@ -156,7 +156,7 @@ def marked(folder: Path) -> dict[str, Any]:
 def said_by_trials(folder: Path) -> dict[str, Any]:
     """The data that an output folder has results on, as far as its trials and their models know."""
     about: dict[str, dict[str, Any]] = {"data": {}, "classes": {}}
-    for home in sorted(folder.glob("trials/[!.]*")):
+    for home in homes(folder):
         with suppress(integrity.Damaged, KeyError):
             trial = trial_in(home)
             about["data"].setdefault(trial.data, trial.fingerprint)

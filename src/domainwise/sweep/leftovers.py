@@ -10,7 +10,7 @@ from domainwise.errors import InputError
 from domainwise.files import exists, names_in
 from domainwise.records import Journal
 from domainwise.sweep.alone import LOCK, alone, clear_leftovers
-from domainwise.sweep.claims import dead, read, silent
+from domainwise.sweep.claims import at_work
 from domainwise.sweep.folder import ended
 
 
@@ -33,7 +33,7 @@ def tidy(folder: Path) -> list[str]:
 def _tidied(home: Path, claim: Path) -> bool:
     with suppress(OSError, InputError, _Busy):  # what cannot be read just now is left for later
         result = ended(home, certain=True)
-        if result is None or (exists(claim) and not dead(read(claim)) and not silent(claim)):
+        if result is None or at_work(claim):
             return False
         with alone(home, _busy):
             if result["status"] in ("finished", "diverged"):  # one that failed can go on from its checkpoint
