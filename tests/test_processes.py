@@ -10,7 +10,7 @@ import pytest
 import torch
 from made_data import stripes
 
-from domainwise import InputError
+from domainwise import InputError, compare
 from domainwise.algorithms import parse
 from domainwise.data.domains import Domains
 from domainwise.settings import resolve
@@ -52,7 +52,7 @@ def trials(text: str = "erm,fish", **given: object) -> list[Trial]:
     return plan(DATA, parse(text), [("c",)], [0], resolve(given={"steps": 12, "evaluate_every": 4, **given}))
 
 
-def run(packed: list[Trial], folder: Path, timeout: float | None = None, room: Many = 3) -> dict[str, dict[str, Any]]:
+def run(packed: list[Trial], folder: Path, room: Many = 3) -> dict[str, dict[str, Any]]:
     found = {}
 
     def watch(trial: Trial, event: dict[str, Any]) -> None:
@@ -60,7 +60,7 @@ def run(packed: list[Trial], folder: Path, timeout: float | None = None, room: M
             assert trial.label not in found
             found[trial.label] = event["result"]
 
-    Processes([Place(How(), room)], DATA, folder, watch, timeout).run(packed)
+    Processes([Place(How(), room)], DATA, folder, watch).run(packed)
     return found
 
 
@@ -92,10 +92,16 @@ def test_a_lost_device_costs_the_others_of_its_process_nothing(tmp_path: Path, a
     assert as_alone(others, found, tmp_path / "alone")
 
 
-def test_a_trial_that_hangs_does_not_take_the_others_of_its_process_along(tmp_path: Path) -> None:
-    found = run([*trials(written(tmp_path, HANGING, always=True)), *trials("erm")], tmp_path, timeout=8)
-    assert "took longer than 8 s" in found["Lost"]["message"]
-    assert found["erm"]["status"] == "finished"
+def test_a_trial_that_hangs_is_ended_and_the_others_of_its_process_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "places", [Place(How(), 3)])
+    algorithms = f"{written(tmp_path, HANGING, always=True)},erm"
+    results = compare(DATA, algorithms, targets="c", seeds=1, steps=12, output=tmp_path / "out", timeout=6)
+    (hanging,) = results.troubled
+    assert hanging.trial.label == "Lost"
+    assert hanging.result["message"] == "it took longer than 6 s and was ended"
+    assert [one.result["status"] for one in results.outcomes if one is not hanging] == ["finished"]
 
 
 def test_a_lost_device_in_this_process_is_a_failed_trial(tmp_path: Path) -> None:

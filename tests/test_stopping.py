@@ -12,13 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made_data import stripes
 
+from domainwise import compare
 from domainwise.checkpoint import saved
 from domainwise.sweep import parking
+from domainwise.sweep.status import status
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
 
-# Trials that would take minutes, and say with a file that they are at their third update.
+# Trials that would take minutes, unless they are let go on, and say with a file that they are at their third update.
 ENDLESS = """
 import time
 from pathlib import Path
@@ -28,16 +31,17 @@ from domainwise.algorithms import Algorithm, algorithm
 class Endless(Algorithm):
     def update(self, batches):
         self.count = getattr(self, "count", 0) + 1
-        if self.count > 3:
-            (Path(__file__).parent / f"{id(self)}.under_way").touch()
-            time.sleep(0.05)
+        here = Path(__file__).parent
+        if self.count > 3 and not (here / "go").exists():
+            (here / f"{id(self)}.under_way").touch()
+            time.sleep(0.5)
         return super().update(batches)
 """
 DRIVER = """
 import sys
 from made_data import stripes
 from domainwise import compare
-compare(stripes(), sys.argv[1] + ":Endless", targets="c", seeds=2, steps=5000, output=sys.argv[2], processes=2)
+compare(stripes(), sys.argv[1] + ":Endless", targets="c", seeds=2, steps=200, output=sys.argv[2], processes=2)
 """
 
 
@@ -105,7 +109,7 @@ def test_a_signal_to_the_driver_is_passed_on_and_it_says_where_it_stopped(driver
         os.kill(process, number)
     code, said = driver.ended()
     assert code == 128 + number
-    assert len(re.findall(r"Endless on c, seed \d \(saved after \d+ of 5000 updates\)", said)) == 2
+    assert len(re.findall(r"Endless on c, seed \d \(saved after \d+ of 200 updates\)", said)) == 2
     assert "Start the same command again to go on from there" in said
     assert not any(alive(worker) for worker in driver.workers)
     assert len(driver.checkpoints()) == 2
@@ -127,7 +131,7 @@ def test_a_second_signal_ends_everything_at_once(driver: Driver) -> None:
     assert driver.left == []
 
 
-def test_workers_of_a_killed_driver_save_and_end_and_its_copies_go_at_the_next_start(driver: Driver) -> None:
+def test_workers_of_a_killed_driver_save_and_end_and_the_next_start_goes_on_without_its_copies(driver: Driver) -> None:
     driver.process.kill()
     driver.wait(lambda: not any(alive(worker) for worker in driver.workers), seconds=20)
     assert len(driver.checkpoints()) == 2
@@ -137,3 +141,19 @@ def test_workers_of_a_killed_driver_save_and_end_and_its_copies_go_at_the_next_s
     parking.sweep(driver.temporary)
     assert driver.left == [foreign]
     assert not left.exists()
+    (driver.folder / "go").touch()
+    notes: list[str] = []
+    started = time.monotonic()
+    results = compare(
+        stripes(),
+        f"{driver.folder / 'endless.py'}:Endless",
+        targets="c",
+        seeds=2,
+        steps=200,
+        output=driver.out,
+        watch=lambda trial, event: notes.append(str(event.get("note"))),
+    )
+    assert time.monotonic() - started < 20  # nobody waits until a claim of the dead has been silent for long
+    assert [outcome.result["status"] for outcome in results.outcomes] == ["finished"] * 2
+    assert sum(note.startswith("resumes at step ") for note in notes) == 2
+    assert not status(driver.out).running

@@ -16,13 +16,12 @@ from made_data import stripes
 from domainwise import InputError, compare
 from domainwise.algorithms import parse
 from domainwise.api import Results, prepare
+from domainwise.records import publish_once
 from domainwise.settings import resolve
 from domainwise.sweep import claims
 from domainwise.sweep.claims import Claim, Claims
-from domainwise.sweep.folder import publish_once
 from domainwise.sweep.how import How
 from domainwise.sweep.plan import plan
-from domainwise.sweep.status import status
 from domainwise.sweep.work import work
 from domainwise.trial import Trial
 
@@ -165,27 +164,6 @@ def test_a_full_disk_ends_a_sweep_with_a_sentence(tmp_path: Path, monkeypatch) -
         compare(DATA, "erm", targets="c", seeds=1, steps=2, output=tmp_path)
 
 
-HANGS = """
-import time
-from domainwise.algorithms import Algorithm, algorithm
-
-@algorithm
-class Hangs(Algorithm):
-    def update(self, batches):
-        time.sleep(600)
-"""
-
-
-def test_a_trial_that_hangs_is_ended_and_the_others_go_on(tmp_path: Path) -> None:
-    (tmp_path / "hangs.py").write_text(HANGS)
-    specs = f"{tmp_path / 'hangs.py'}:Hangs,erm"
-    results = compare(DATA, specs, targets="c", seeds=1, steps=4, output=tmp_path / "out", processes=2, timeout=6)
-    (troubled,) = results.troubled
-    assert len(results.outcomes) == 2
-    assert troubled.trial.label == "Hangs"
-    assert troubled.result["message"] == "it took longer than 6 s and was ended"
-
-
 DRIVER = """
 import sys
 sys.path.insert(0, {tests!r})
@@ -230,19 +208,3 @@ def test_two_drivers_with_workers_killed_at_random_lose_nothing_and_do_nothing_t
     assert len(results.outcomes) == 12
     assert not results.troubled
     assert sorted(said) == sorted(outcome.trial.id for outcome in results.outcomes)
-
-
-@posix
-def test_a_killed_driver_leaves_no_worker_and_another_goes_on(tmp_path: Path) -> None:
-    first = driver(tmp_path)
-    while len(list((tmp_path / "out" / "trials").glob("*/result.json"))) < 1:
-        time.sleep(0.1)
-    orphans = workers(tmp_path)
-    first.kill()
-    first.wait()
-    started = time.monotonic()
-    assert driver(tmp_path).wait() == 0
-    assert not any(Path(f"/proc/{process}").exists() for process in orphans if sys.platform == "linux")
-    assert len(Results.open(tmp_path / "out").outcomes) == 12
-    assert not status(tmp_path / "out").running
-    assert time.monotonic() - started < 60
