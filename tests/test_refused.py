@@ -138,7 +138,7 @@ def test_a_model_takes_images_in_any_direction_and_none_at_all(model: dw.Model) 
         (lambda: dw.compare(dw.digits(), "erm", threads="2"), "threads must be a whole number, got '2'"),
         (lambda: dw.compare(dw.digits(), "erm", set="lr=1"), "set must be a dictionary or None"),
         (lambda: dw.compare(dw.digits(), "erm", keep="some"), 'keep must be "best" or "none" or "all"'),
-        (lambda: dw.compare(dw.digits(), "erm", output="a\0b"), "output must be a path or a text or None"),
+        (lambda: dw.compare(dw.digits(), "erm", output="a\0b"), "output holds a NUL character, which no name can have"),
         (lambda: dw.load(3), "folder must be a path or a text, got 3"),
         (lambda: dw.load("model", device="cuda:99"), '"cuda:99" is not here'),
         (lambda: dw.folders(None), "path must be a text or a path, got None"),
