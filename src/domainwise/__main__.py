@@ -73,7 +73,7 @@ def notes_in_lines() -> Iterator[None]:
 
 
 def _of_the_system(error: OSError | MemoryError) -> str:
-    """What the system refused, in a sentence."""
+    """A sentence about what the system refused."""
     if isinstance(error, MemoryError):
         return f"there is not enough memory. {error}".rstrip(". ")
     where = f'"{error.filename}"' if error.filename is not None else "the output"

@@ -70,7 +70,7 @@ def _of_paths(hints: tuple[Any, ...]) -> bool:
 
 
 def _too_long(value: object) -> bool:
-    """For a path: no system has longer names."""
+    """Whether a path has a name that is longer than any system's."""
     return isinstance(value, str | os.PathLike) and any(len(part) > LONGEST for part in Path(value).parts)
 
 

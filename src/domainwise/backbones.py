@@ -43,7 +43,7 @@ def backbone(
 
 
 def check_name(name: str, *, pretrained: bool = False) -> None:
-    """That timm, or this package, knows a network of that name."""
+    """Refuse a name of which neither timm nor this package knows a network."""
     architecture, _, tag = name.partition(".")
     _bottlenecked(architecture, pretrained) if tag == "v1" else _known(name)
 

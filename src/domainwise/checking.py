@@ -1,4 +1,4 @@
-"""What is damaged in a folder of results, in a saved model or in a cache; and mending what can be made again."""
+"""Find what is damaged in a folder of results, in a saved model or in a cache, and mend what can be made again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Checked:
-    """What :func:`check` has found. ``damaged`` is what is still so; nothing is where that is empty."""
+    """The findings of :func:`check`. ``damaged`` is what is still so; nothing is where that is empty."""
 
     folder: Path
     looked: str  # "2 trials, 2 models"
@@ -180,7 +180,7 @@ def _cache(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
 
 
 def _leftovers(home: Path, status: str) -> Iterator[Finding]:
-    """What a kill right after the result leaves; a failed trial goes on from its checkpoints."""
+    """Files that a kill right after the result leaves; a failed trial goes on from its checkpoints."""
     paths = [path for path in (home / LOCK, *leftovers(home)) if os.path.lexists(path)]
     if status != "failed":
         paths += [*saved(home), *(path for path in [home / Journal.WHOLE] if path.exists())]

@@ -42,7 +42,7 @@ def whole(confusion: Confusion) -> Numbers:
 
 
 def _right_true_predicted(confusion: Confusion) -> tuple[Numbers, Numbers, Numbers]:
-    """Of every class: how many images were recognised, how many there are, how many were taken for it."""
+    """How many images of every class were recognised, how many there are, and how many were taken for it."""
     table = whole(confusion)
     return np.diag(table), table.sum(1), table.sum(0)
 
@@ -82,7 +82,7 @@ def measures(part: Mapping[str, Any]) -> dict[str, float]:
 
 
 def tested(parts: Mapping[str, Mapping[str, Any]], test: str) -> Mapping[str, Any]:
-    """What a target is tested on: its "main" part, or "all" of it, its parts as one."""
+    """The part of a target that it is tested on: "main", or "all", which is its parts as one."""
     if test == "main":
         return parts["main"]
     found = list(parts.values())

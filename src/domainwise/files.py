@@ -36,7 +36,7 @@ def names_in(folder: Path) -> list[str]:
 
 @contextmanager
 def unchanged(path: Path) -> Iterator[None]:
-    """Around what only reads: an error of the disk becomes a sentence."""
+    """Turn an error of the disk into a sentence, around what only reads."""
     try:
         yield
     except OSError as error:

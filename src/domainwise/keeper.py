@@ -61,7 +61,7 @@ class Keeper:
             self._write(f"snapshots/{step}", self._weights(), {"step": step, "validation": None, "which": "model"})
 
     def look(self, which: str, record: Record, last: bool) -> None:
-        """At the model as it is now, whose evaluation is in the record: "model", or the name of an averager."""
+        """See the model as it is now, with the record of its evaluation: "model", or the name of an averager."""
         if self.keep == "none":
             return
         value = self._value(record)
@@ -91,14 +91,14 @@ class Keeper:
         self.recalled = {which: recalled.get(which, {}) for which in self.kept}
 
     def _named(self, state: dict[str, Any]) -> dict[str, Any]:
-        """By the names of averagers, where the only one there could be was called "average" once."""
+        """Put the names of averagers in place: the only one there could be was called "average" once."""
         return {self.trial.averages[0] if which == "average" else which: value for which, value in state.items()}
 
     def _told(self, which: str) -> dict[str, str]:
         return {"which": "model"} if which == "model" else {"which": "average", "average": which}
 
     def _behind(self, which: str) -> str:
-        """What a folder's name ends in: nothing but what every shell and every system takes as it is."""
+        """The end of a folder's name: nothing but what every shell and every system takes as it is."""
         if which == "model":
             return ""
         words = "-".join(re.findall(r"[\w.=]+", which))

@@ -34,7 +34,7 @@ def printed(text: str) -> str:
 
 
 def csv_row(*cells: object) -> list[object]:
-    """Of a CSV file: see :func:`defused`."""
+    """A row of a CSV file whose cells are :func:`defused`."""
     return [*map(defused, cells)]
 
 

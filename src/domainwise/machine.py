@@ -1,4 +1,4 @@
-"""What this computer has: cores and devices."""
+"""The cores and devices of this computer."""
 
 from __future__ import annotations
 

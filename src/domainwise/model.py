@@ -152,9 +152,7 @@ def read(folder: Path) -> dict[str, Tensor]:
     if files := integrity.read(folder / CONFIG).get("files"):
         integrity.verify(folder / WEIGHTS, files.get(WEIGHTS) if isinstance(files, dict) else None)
     else:
-        warn(
-            "a model of an earlier version, which kept no hashes: whether its weights have changed cannot be told",
-        )
+        warn("a model of an earlier version, which kept no hashes: whether its weights have changed cannot be told")
     try:
         weights = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:

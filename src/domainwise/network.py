@@ -164,7 +164,7 @@ def build(
 
 
 def check_name(name: str, *, pretrained: bool = False) -> None:
-    """That there is such a network, and pretrained weights for it, without making it."""
+    """Refuse the name of a network that there is not, or that has no pretrained weights, without making it."""
     own = OWN.fullmatch(name)
     if own:
         _function(own)

@@ -84,7 +84,7 @@ def averaged(found: Iterable[Record], name: str) -> list[Record]:
 
 
 def averages(record: Record, only: str) -> dict[str, Any]:
-    """What a record has of averages, by name. Once there was one at most, ``only``, and it went without."""
+    """The averages in a record, by name. Once there was one at most, ``only``, and it went without."""
     found: dict[str, Any] = record.get("averages", {})
     return {only: record["average"]} if "average" in record else found
 

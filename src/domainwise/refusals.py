@@ -1,4 +1,4 @@
-"""What a MetaOptimizer does not take, and why: each check is for something that would go silently wrong."""
+"""Refuse what a MetaOptimizer does not take: each check is for something that would go silently wrong."""
 
 from __future__ import annotations
 

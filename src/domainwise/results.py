@@ -91,7 +91,7 @@ def warn_of_damage(trials: Listing) -> None:
     if unsealed:
         warn(
             f"{unsealed} of {len(trials.results)} trials are of an earlier version, which kept no hashes: whether "
-            "their numbers have changed since cannot be told",
+            "their numbers have changed since cannot be told"
         )
     lost = {one.folder.name: one.result["message"] for one in trials.outcomes if one.result["status"] == DAMAGED}
     lost |= trials.unknown
@@ -99,12 +99,12 @@ def warn_of_damage(trials: Listing) -> None:
         more = f"; and {len(lost) - 3} more" if len(lost) > 3 else ""
         warn(
             f"{len(lost)} of {len(trials.results)} trials {'are' if len(lost) > 1 else 'is'} damaged and left out: "
-            f"{'; '.join([*lost.values()][:3])}{more}. The command that made them runs them again with --retry-failed",
+            f"{'; '.join([*lost.values()][:3])}{more}. The command that made them runs them again with --retry-failed"
         )
 
 
 def outcome(home: Path, *, files: bool = False) -> Outcome:
-    """What came of the trial in a folder; :class:`~domainwise.integrity.Damaged` where it is not known which it is."""
+    """Read what came of a trial; :class:`~domainwise.integrity.Damaged` where it is not known which trial it is."""
     trial = trial_in(home)
     return Outcome(trial, result_in(home, files=files), home)
 
@@ -138,7 +138,7 @@ def result_in(home: Path, *, files: bool = False, certain: bool = False) -> dict
 
 
 def damaged(id: str, sentence: str) -> dict[str, Any]:
-    """What stands for a result of which something is damaged."""
+    """A result that stands for one of which something is damaged."""
     return {"id": id, "status": DAMAGED, "message": sentence, "selected": None, "last": None, "averages": {}}
 
 
@@ -147,7 +147,7 @@ READ = ("records.jsonl", "counts.json")  # the files of a trial whose numbers ar
 
 
 def _verify(home: Path, result: Mapping[str, Any]) -> None:
-    """That the files to be read are what was written; without hashes, of an earlier version, that they can be read."""
+    """Refuse files that are not what was written or, without the hashes of later versions, that cannot be read."""
     if "files" in result:
         for name in READ:
             if name in result["files"]:

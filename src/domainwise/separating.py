@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def separated(text: str) -> list[str]:
-    """At the commas that are outside brackets."""
+    """Split a text at the commas that are outside brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")

@@ -177,7 +177,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {"arm": {"batch": 8}}  # which is also w
 
 
 def of_algorithm(settings: Settings, name: str) -> Settings:
-    """With what an algorithm goes by where nothing is given."""
+    """The settings with those that an algorithm goes by where nothing is given."""
     own = {key: value for key, value in ALGORITHMS.get(name, {}).items() if settings.origins.get(key) != "given"}
     if not own or settings.input_size <= SMALL:
         return settings

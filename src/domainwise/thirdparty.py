@@ -47,7 +47,7 @@ def module_of(file: Path, sha256: str = "") -> ModuleType:
 
 
 def _beside(file: Path, error: Exception) -> str:
-    """What to do about a module that only somebody who stands in its folder would find."""
+    """Say what to do about a module that only somebody who stands in its folder would find."""
     name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
     there = file.absolute().parent
     if name and any((there / found).exists() for found in (f"{name}.py", name)):

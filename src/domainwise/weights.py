@@ -46,7 +46,7 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
 
 
 def save_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
-    """As safetensors; what the disk has against it is an OSError, as it should be."""
+    """Write tensors as safetensors; what the disk has against it is an OSError, as it should be."""
     import safetensors.torch
 
     with errors_of_the_disk(file):

@@ -30,7 +30,7 @@ def home_of(folder: Path, which: str | None) -> Path:
 
 
 def averager_of(home: Path) -> str:
-    """Whose weights those of a saved model are; nothing where they are not averaged."""
+    """The averager whose weights those of a saved model are; nothing where they are not averaged."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         config = json.loads((home / CONFIG).read_text(encoding="utf-8"))
         if config["which"] == "average":
@@ -39,7 +39,7 @@ def averager_of(home: Path) -> str:
 
 
 def _named(which: str, names: list[str]) -> str | None:
-    """As it is written, or by its kind where there is one of it."""
+    """Find an averager as it is written, or by its kind where there is one of it."""
     with suppress(InputError):
         if (whole := canonical(which)) in names:
             return whole

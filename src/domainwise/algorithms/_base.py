@@ -70,7 +70,7 @@ class Algorithm:
 
     @property
     def phase(self) -> Hashable:
-        """What an update is one of, where several kinds follow each other: each has a recording of its own."""
+        """The kind of the next update, where several kinds follow each other: each has a recording of its own."""
         return None
 
     def setup(self, net: Network, *, seed: int | None = None) -> Self:
@@ -194,7 +194,7 @@ class Algorithm:
 
 
 def _state_of(value: Any) -> Any:
-    """That of a network or an optimizer of an algorithm's own; anything else as it is."""
+    """The state of a network or an optimizer of an algorithm's own; anything else as it is."""
     return value.state_dict() if hasattr(value, "state_dict") else value
 
 

@@ -230,7 +230,7 @@ class Checkpoints:
         return found
 
     def _check_journals(self, folder: Path, checkpoint: Path, about: Mapping[str, Any]) -> None:
-        """That they are what they were, up to where they were then."""
+        """:class:`Damaged` where journals are not what they were, up to where the checkpoint was written."""
         lengths = _lengths(about, self.journals)
         for name, length in lengths.items():
             if length and (not exists(folder / name) or (folder / name).stat().st_size < length):

@@ -102,7 +102,7 @@ def load(checkpoint: Path, device: str = "cpu") -> Found:
 
 
 def told_of(checkpoint: Path) -> dict[str, Any]:
-    """What was said about it, without the state; nothing where that is damaged."""
+    """Read what was said about a checkpoint, without its state; nothing where that is damaged."""
     with suppress(FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
         return dict(json.loads((checkpoint / STRUCTURE).read_bytes())["about"])
     return {}

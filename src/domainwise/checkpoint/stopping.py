@@ -39,7 +39,7 @@ def asked_again() -> bool:
 
 
 def at_once(number: int) -> None:
-    """To be the answer to a second signal: stop, whatever is going on, but clean up. Any more of them are not heard."""
+    """Answer a second signal: stop, whatever is going on, but clean up. Any more of them are not heard."""
     for other in SIGNALS:
         signal.signal(other, signal.SIG_IGN)
     raise Stopped("stopped at once: start the same command again to go on from what was saved last", number)

@@ -1,4 +1,4 @@
-"""What commands print: names that others gave must not command the terminal.
+"""Print what commands say: names that others gave must not command the terminal.
 
 All that is printed goes through streams that write out what a terminal would obey; only consoles made here, for bars
 and tables, put something of their own past them.

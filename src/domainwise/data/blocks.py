@@ -57,7 +57,7 @@ def changed(file: Path, about: Mapping[str, Any]) -> int | None:
 
 
 def state_of(files: list[Path]) -> State:
-    """What differs where somebody has written to one of them."""
+    """Sizes, times and numbers of files, which differ where somebody has written to one of them."""
     states = {file.name: file.stat() for file in files}
     return {name: [one.st_size, one.st_mtime_ns, one.st_ino] for name, one in states.items()}
 
@@ -85,7 +85,7 @@ def _known(folder: Path) -> dict[str, State]:
 
 
 def _boot() -> str:
-    """What a disk gives back may change with every start of a machine, of a cache of its own until then."""
+    """The start of this machine: what a disk gives back may change with the next, and is kept in memory until then."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return os.name

@@ -150,7 +150,7 @@ def _build(
 def _write(
     listing: Listing, layout: Layout, folder: Path, *, skip_corrupt: bool, progress: Progress | None
 ) -> tuple[Content, dict[str, Any]]:
-    """What was read, and what tells whether the arrays are whole."""
+    """Decode all images into arrays; returns what was read, and what tells whether the arrays are whole."""
     rows = {name: RowsFile(folder / f"{name}.npy", shape) for name, shape in layout.rows.items()}
     try:
         content = read(listing, layout, rows, skip_corrupt=skip_corrupt, progress=progress)

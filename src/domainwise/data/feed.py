@@ -226,7 +226,7 @@ class Feed:
 
     @cached_property
     def chances(self) -> Tensor:
-        """Of each image of all parts together, so that every class is drawn equally often."""
+        """The chance of each image of all parts together, so that every class is drawn equally often."""
         return _chances(np.concatenate([part.domain.labels[part.rows] for part in self.parts]))
 
     def _rows(self, part: Part, generator: torch.Generator) -> Tensor:

@@ -44,7 +44,7 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def damage(entry: Path) -> str | None:
-    """What is wrong with an entry, which is read to its end for that; None where nothing is.
+    """Say what is wrong with an entry, which is read to its end for that; None where nothing is.
 
     OSError where the disk does not say: it may be whole. One of an earlier version is only looked at in a few places.
     """

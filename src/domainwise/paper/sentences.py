@@ -66,7 +66,7 @@ def _too_few(found: Section) -> list[str]:
 
 
 def _together(found: Section) -> list[str]:
-    """Of many tests one comes out small by chance."""
+    """Correct the smallest p for how many tests there are: one of many comes out small by chance."""
     values = [claim.difference.p for claim in found.tested()]
     if len(values) < 2:
         return []

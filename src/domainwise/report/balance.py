@@ -118,7 +118,7 @@ def keep(folder: Path, found: Found) -> None:
 
 
 def _read(file: Path) -> Found | None:
-    """What was measured; None where nothing was, or, said, where it is damaged."""
+    """Read what was measured; None where nothing was, or, said, where it is damaged."""
     if not os.path.lexists(file):
         return None
     try:

@@ -125,7 +125,7 @@ class Tally:
 
     @property
     def _seen(self) -> str:
-        """What can be told from names of whether the model was trained on these very images."""
+        """Tell from names, as far as they say, whether the model was trained on these very images."""
         about = "being right on images that it was trained on says nothing of new ones"
         if self.domains is None:
             return f"if these are from {self.data}, which the model was trained on, mind that {about}"

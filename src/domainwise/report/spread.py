@@ -26,7 +26,7 @@ def percent(fraction: float) -> str:
 
 
 def error_text(error: float) -> str:
-    """In percent. What would print as 0.0 is never said to be nothing."""
+    """An error in percent. One that would print as 0.0 is never said to be nothing."""
     return "<0.1" if percent(error) == "0.0" else percent(error)
 
 

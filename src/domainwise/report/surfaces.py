@@ -65,7 +65,7 @@ class Drawn:
 
 
 def surfaces(grid: Grid) -> list[Drawn]:
-    """Of every trial that has one kept; one that is damaged is left out, and said."""
+    """The surface of every trial that has one kept; one that is damaged is left out, and said."""
     drawn = []
     for name, target, seed, outcome in (
         (name, target, seed, outcome)

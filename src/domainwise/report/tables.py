@@ -200,7 +200,7 @@ MEASURES = ("balanced_accuracy", "macro_f1", "calibration_error")
 
 
 def _worst(unseen: Mapping[str, float]) -> dict[str, object]:
-    """Of the domains that a trial held out."""
+    """The domain that does worst of those that a trial held out."""
     name = min(unseen, key=lambda domain: unseen[domain], default=None)
     return {"worst_domain": name, "worst_accuracy": None if name is None else unseen[name]}
 

@@ -93,7 +93,7 @@ def class_names(grid: Grid, found: Tallies, target: str) -> list[str]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """What it holds; nothing where there is none, or, said, where it is damaged."""
+    """Read what a file holds; nothing where there is none, or, said, where it is damaged."""
     if not os.path.lexists(file):
         return {}
     try:

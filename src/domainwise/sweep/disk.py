@@ -45,7 +45,7 @@ CELL = 40  # bytes of a number of images in counts.json, with what says of which
 
 
 def _counts(trial: Trial, data: Domains) -> int:
-    """What one evaluation says of all classes, for every domain and part of one."""
+    """The bytes that one evaluation says of all classes, for every domain and part of one."""
     cells = len(data.classes) ** 2
     return sum(HEADER + CELL * min(2 * cells, len(domain)) for domain in data)
 

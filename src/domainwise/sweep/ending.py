@@ -1,4 +1,4 @@
-"""What is written down of a trial that has ended."""
+"""Write down what came of a trial that has ended."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def of_averages(trial: Trial, records: Sequence[Record]) -> Iterator[tuple[str, 
 
 
 def counts_of(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
-    """What the selected model made of every domain: confusion and calibration counts."""
+    """Confusion and calibration counts of the selected model, for every domain."""
     own = {name: selected(models, trial)["domains"] for name, models in of_averages(trial, records)}
     return {"model": selected(records, trial)["domains"], **own}
 
@@ -73,7 +73,7 @@ def _numbers(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _measures(trial: Trial, record: Record) -> dict[str, Any]:
-    """Beside accuracy, means over the targets; and the target that does worst, or where none is held out the source."""
+    """Means over targets of all but accuracy; and the target that does worst, or where none is held out the source."""
     domains = record["domains"]
     unseen = {name: tested(domains[name], trial.test) for name in trial.targets}
     found = [measures(part) for part in unseen.values()]
@@ -91,7 +91,7 @@ def models_in(folder: Path) -> list[Path]:
 
 
 def digests(folder: Path) -> dict[str, Any]:
-    """What tells the files of a trial that has ended from others, by their names in its folder."""
+    """The hashes and lengths of the files of a trial that has ended, by their names in its folder."""
     found = {name: digest(folder / name) for name in READ if (folder / name).is_file()}
     for home in models_in(folder):
         name = home.relative_to(folder).as_posix()

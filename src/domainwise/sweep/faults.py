@@ -1,4 +1,4 @@
-"""What goes wrong in a trial and is not its fault."""
+"""Tell what goes wrong in a trial and is not its fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_MEMORY = "DefaultCPUAllocator"  # torch's error for memory of the computer is
 
 
 def of_the_machine(error: BaseException | None) -> OSError | None:
-    """What the machine has against it, also where a library, such as the compiler, has made another error of it."""
+    """The machine's own error, also where a library, such as the compiler, has made another error of it."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, OSError) and error.errno in NOT_THE_TRIALS_FAULT:
@@ -28,7 +28,7 @@ def of_the_machine(error: BaseException | None) -> OSError | None:
 
 
 def sentence(folder: Path, error: OSError | MemoryError) -> str:
-    """What to say of it, and how to go on."""
+    """Say what the machine has against a trial, and how to go on."""
     number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno
     reason = os.strerror(number) if number else str(error)
     if number in SCARCE:

@@ -134,7 +134,7 @@ def _check_data(folder: Path, data: Domains) -> None:
 
 
 def marked(folder: Path) -> dict[str, Any]:
-    """What domainwise.json says: {"data": {name: fingerprint}, "classes": {name: [...]}}.
+    """Read domainwise.json: {"data": {name: fingerprint}, "classes": {name: [...]}}.
 
     Where it is lost or damaged, what the trials say of their data; then there is a warning, but for a new folder.
     """

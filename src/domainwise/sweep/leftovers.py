@@ -1,4 +1,4 @@
-"""What killed processes have left of trials that had ended."""
+"""Take away what killed processes have left of trials that had ended."""
 
 from __future__ import annotations
 

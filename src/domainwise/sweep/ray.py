@@ -236,7 +236,7 @@ def _authentication(started_here: bool) -> None:
 
 
 def _admitted(ray: Any, address: str) -> None:
-    """With another token Ray itself would try for half a minute, and say nothing of tokens."""
+    """Ask once for admission: with another token Ray would try for half a minute, and say nothing of tokens."""
     if address == "auto" or address.startswith("ray://"):
         return
     with suppress(ConnectionError, RuntimeError, ValueError, ray.exceptions.RpcError):

@@ -72,7 +72,7 @@ def versions() -> dict[str, str]:
 
 
 def versions_and_commit() -> dict[str, str]:
-    """Of a result. To a checkpoint the commit is no circumstance: most of them change no number."""
+    """The versions behind a result. To a checkpoint the commit is no circumstance: most of them change no number."""
     return {**versions(), **({"commit": COMMIT} if COMMIT else {})}
 
 

@@ -1,4 +1,4 @@
-"""What processes that are started here may import from: not from where somebody happens to stand."""
+"""Processes that are started here import nothing from where somebody happens to stand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import domainwise
 
 
 def environment() -> dict[str, str]:
-    """With which Python takes a module from where this process does, and never from the working directory.
+    """Variables with which Python imports from where this process does, and never from the working directory.
 
     A queue.py that lies there would stand in for Python's own. Where the user's own PYTHONPATH names that folder, they
     want it; an empty entry, which means it too, is mostly one too many a colon.
@@ -30,7 +30,7 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def set_in(variables: dict[str, str]) -> Iterator[None]:
-    """In the environment of this process, for what starts processes by itself."""
+    """Set variables in the environment of this process, for what starts processes by itself."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

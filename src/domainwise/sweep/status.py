@@ -83,7 +83,7 @@ def write_plan(folder: Path, trials: Sequence[Trial]) -> None:
 
 
 def planned(folder: Path) -> dict[str, str]:
-    """What was asked for last: a description of every trial by its id. Nothing, and a note, where it is damaged."""
+    """A description of every trial asked for last, by its id. Nothing, and a note, where it is damaged."""
     if not os.path.lexists(folder / PLAN):
         return {}
     try:
