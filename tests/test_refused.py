@@ -14,6 +14,9 @@ import torch
 
 import domainwise as dw
 from domainwise import InputError
+from domainwise.api import prepare
+from domainwise.settings import resolve
+from domainwise.sweep.plan import seeds_of
 
 SHORT = ["--data", "digits", "--targets", "75", "--seeds", 1, "--dry-run"]
 
@@ -167,3 +170,41 @@ def test_output_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
         end = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
     assert (end.returncode, end.stderr.count("\n")) == (1, 1)
     assert end.stderr.startswith("domainwise: cannot read or write the output: No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "more", "sentence"),
+    [
+        ("mldg(held_out=2)", {}, 'mldg(held_out=2): held_out has no effect with pairs="cyclic", which pairs every'),
+        ("mldg", {"set": {"held_out": 2}}, "mldg: held_out has no effect"),
+        ("erm,arith(outer='interpolate',lr=0.1)", {}, 'lr has no effect with outer="interpolate", which goes by'),
+        ("fish(outer='interpolate')", {"lr": 0.1}, "lr has no effect"),
+    ],
+)
+def test_what_another_setting_leaves_without_effect_is_refused_where_it_is_given(
+    algorithms: str, more: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        prepare(dw.digits(), algorithms, settings=resolve(given={**more.pop("set", {}), **more}))
+    assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "given"),
+    [
+        ("mldg(held_out=2, pairs='split')", {}),
+        ("mldg,erm", {"lr": 0.1}),
+        ("erm,arith(outer='interpolate')", {"lr": 0.1}),  # erm goes by it
+        ("fish(outer='interpolate', inner='adam', lr=0.1)", {}),  # the step of its walk
+        ("mldg", {"pairs": "split", "held_out": 2}),
+    ],
+)
+def test_what_has_an_effect_somewhere_is_taken(algorithms: str, given: dict[str, Any]) -> None:
+    assert prepare(dw.digits(), algorithms, settings=resolve(given=given)).trials
+    assert prepare(dw.digits(), "mldg", settings=resolve(), draws=3).trials  # of which some draw held_out=2
+
+
+def test_seeds_that_are_named_twice_are_refused() -> None:
+    for seeds in ("0,0", "1-3,2", [4, 5, 4]):
+        with pytest.raises(InputError, match=r"seed \d is named more than once"):
+            seeds_of(seeds)

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from reprlib import repr as short
 from types import NoneType, UnionType
@@ -30,9 +30,26 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
             if name in hints and kind is not inspect.Parameter.VAR_KEYWORD:
                 for one in value if kind is inspect.Parameter.VAR_POSITIONAL else (value,):
                     require(name, one, hints[name])
-        return function(*args, **kwargs)
+            bound.arguments[name] = plain(value)
+        return function(*bound.args, **bound.kwargs)
 
     return checked
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, of Python or of numpy, which True is not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def plain(value: Any) -> Any:
+    """A number of numpy as Python's own, so that ids and files know no difference; anything else as it is."""
+    if type(value) in (bool, int, float) or not is_number(value):
+        return value
+    return int(value) if is_whole(value) else float(value)
 
 
 def require(name: str, value: object, hint: Any) -> None:
@@ -77,8 +94,8 @@ def _too_long(value: object) -> bool:
 LONGEST = 255
 _SIMPLE: dict[Any, Callable[[Any], bool]] = {
     bool: lambda value: isinstance(value, bool),
-    int: lambda value: isinstance(value, int) and not isinstance(value, bool),
-    float: lambda value: isinstance(value, Real) and not isinstance(value, bool),
+    int: is_whole,
+    float: is_number,
     str: lambda value: isinstance(value, str) and "\0" not in value,
     NoneType: lambda value: value is None,
     Any: lambda value: True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from domainwise.arguments import is_whole
 from domainwise.errors import InputError
 
 CROWD = 256  # threads or processes that any machine bears; OpenMP ends a process that asks for a million
@@ -43,6 +44,6 @@ def device_named(text: str, *, elsewhere: bool = False) -> str:
 def bearable(what: str, count: int) -> int:
     """How many threads or processes were asked for, if a machine bears them."""
     most = max(CROWD, 4 * cores())
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= most:
+    if not is_whole(count) or not 1 <= count <= most:
         raise InputError(f"{what} must be a whole number from 1 up to {most} on this machine, got {count!r}")
-    return count
+    return int(count)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from domainwise.arguments import require
+from domainwise.arguments import is_number, is_whole, plain, require
 from domainwise.errors import InputError, closest
 
 
@@ -43,6 +43,8 @@ class Settings:
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
+        for name in CHECKS:
+            object.__setattr__(self, name, plain(getattr(self, name)))
         check({name: getattr(self, name) for name in (*CHECKS, *CHOICES)})
 
     def given_to_all(self) -> dict[str, Any]:
@@ -56,12 +58,12 @@ WIDEST = 16_384  # pixels on a side
 
 
 def whole(value: object, least: int = 1, most: int = MOST) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    return is_whole(value) and least <= value <= most  # type: ignore[operator]
 
 
 def number(value: object) -> bool:
     """Whether it is a finite number, which neither True nor nan is."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return is_number(value) and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
 
 def _text(value: object) -> bool:
@@ -194,7 +196,8 @@ def resolve(
     if not isinstance(preset, str) or preset not in PRESETS:
         raise InputError(f'there is no preset "{preset}": {closest(preset, PRESETS)}')
     given = {
-        name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in (given or {}).items()
+        name: os.fspath(value) if isinstance(value, os.PathLike) else plain(value)
+        for name, value in (given or {}).items()
     }
     for name in given:
         require("the name of a setting", name, str)

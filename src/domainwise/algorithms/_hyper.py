@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from domainwise.arguments import plain
 from domainwise.errors import InputError
 
 Value = float | int | str | bool | None
@@ -28,6 +29,7 @@ class Hyper:
     choices: tuple[str, ...] = ()
     unset: str = ""  # what is used where the default is None
     added: bool = False  # after 0.1.0: trials that have its default are named as before
+    idle: Callable[[Any], str] | None = None  # what leaves it without effect in an algorithm, or nothing
 
     def shown(self, default: object) -> str:
         """The default, for eyes."""
@@ -39,7 +41,7 @@ class Hyper:
         """The value in the field's type, or a sentence."""
         if value is None and field.default is None:
             return None
-        kind = _kind(field)
+        kind, value = _kind(field), plain(value)
         fits = isinstance(value, bool) == (kind is bool) and isinstance(value, (int, float) if kind is float else kind)
         if not fits:
             raise InputError(f"{owner}: {field.name} must be {_NAMES[kind]}, got {value!r}")
@@ -93,13 +95,15 @@ def hyper(
     choices: tuple[str, ...] = (),
     unset: str = "",
     added: bool = False,
+    idle: Callable[[Any], str] | None = None,
 ) -> Any:
     """A hyperparameter of an algorithm: its default, its search draw, and the values it may take.
 
     ``unset`` says what is used where the default is None; ``added`` that there are trials from before, whose ids must
-    stay: a trial keeps it only where it is not the default.
+    stay: a trial keeps it only where it is not the default. ``idle`` is a function of the algorithm: the setting by
+    which this one has no effect, as text, so that nobody gives it in vain; empty where it counts.
     """
-    about = Hyper(draw, domainbed, above, least, most, below, choices, unset, added)
+    about = Hyper(draw, domainbed, above, least, most, below, choices, unset, added, idle)
     return field(default=default, metadata={"hyper": about})
 
 

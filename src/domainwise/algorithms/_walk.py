@@ -19,10 +19,16 @@ from domainwise.trial import INNER_LR
 DIVERGED = "1 of 8 runs at 0.03 and 2 of 4 at 0.05"  # plain gradient descent on the walk, outer Adam at 5e-5
 
 
+def _without_lr(walk: Any) -> str:
+    own = walk.inner == "adam" and walk.inner_lr is None  # then the step of the walk is lr
+    return 'outer="interpolate", which goes by inner_lr' if walk.outer == "interpolate" and not own else ""
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class Walk(Algorithm):
     """One leg per domain; what differs between the algorithms is how the legs are weighted."""
 
+    lr: float = hyper(5e-5, above=0, idle=_without_lr)
     inner: str = hyper("sgd", choices=("sgd", "momentum", "adam"))
     inner_lr: float | None = hyper(None, log10(-2.5, -1.5), least=0, unset="0.01 (sgd), 0.001 (momentum), lr (adam)")
     inner_steps: int = hyper(1, least=1)

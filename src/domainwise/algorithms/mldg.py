@@ -12,6 +12,7 @@ from domainwise.errors import InputError
 from domainwise.walk import Buffers, Gradients, Rewind, Sum, laid_out
 
 ADAM_EPSILON = 1e-8
+_CYCLIC = {"cyclic": 'pairs="cyclic", which pairs every domain with the next', "split": ""}
 
 
 @algorithm
@@ -27,7 +28,7 @@ class MLDG(Algorithm):
     """
 
     beta: float = hyper(1.0, log10(-1, 1), domainbed="mldg_beta", least=0)
-    held_out: int = hyper(1, choice(1, 2), domainbed="n_meta_test", least=1)
+    held_out: int = hyper(1, choice(1, 2), domainbed="n_meta_test", least=1, idle=lambda mldg: _CYCLIC[mldg.pairs])
     pairs: str = hyper("cyclic", choices=("cyclic", "split"))
 
     def prepare(self, batches: Sequence[Any]) -> None:

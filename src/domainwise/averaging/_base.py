@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from domainwise.arguments import is_number, is_whole, plain
 from domainwise.errors import InputError
 
 State = dict[str, Any]  # {"scalars": what JSON can say, "tensors": {name: Tensor}}
@@ -108,13 +109,15 @@ class Averager(ABC):
         self._mean = Mean.load(state["tensors"], "mean", state["scalars"]["count"])
 
     def _whole(self, name: str, least: int) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        value = plain(getattr(self, name))
+        if not is_whole(value) or value < least:
             raise InputError(f"{self!r}: {name} must be a whole number, {least} or more")
+        setattr(self, name, value)
 
     def _number(self, name: str, below: float = math.inf) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
+        value = plain(getattr(self, name))
+        if not is_number(value) or not 0 <= value < below:
             raise InputError(
                 f"{self!r}: {name} must be a number, 0 or more" + f" and below {below}" * (below < math.inf)
             )
+        setattr(self, name, value)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.algorithms import Spec, hypers, resolved
+from domainwise.arguments import is_whole, plain
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.network import check_name, network_source
@@ -33,6 +34,7 @@ def plan(
     _countable(len(specs) * len(targets) * len(seeds) * draws)
     _no_repetition("algorithm", [spec.label for spec in specs])
     _known_somewhere(specs, settings.hyperparameters)
+    _of_effect(specs, settings)
     settings = suited(settings, data)
     layers = []
     for spec in specs:
@@ -136,6 +138,18 @@ def _known_somewhere(specs: Sequence[Spec], given: Mapping[str, Any]) -> None:
             )
 
 
+def _of_effect(specs: Sequence[Spec], settings: Settings) -> None:
+    """Refuse what somebody gave to an algorithm whose other settings leave it without effect."""
+    given = {*settings.hyperparameters, *(name for name, origin in settings.origins.items() if origin == "given")}
+    every = [(spec, spec.create(settings.given_to_all())) for spec in specs]
+    for spec, algorithm in every:
+        for name, (_, about) in hypers(spec.cls()).items():
+            heard = about.idle is None or not (why := about.idle(algorithm))
+            alone = name in given and not any(name in hypers(other.cls()) for other in specs if other is not spec)
+            if not heard and (name in spec.settings or alone):
+                raise InputError(f"{spec.label}: {name} has no effect with {why}: leave {name} out")
+
+
 def targets_of(data: Domains, text: str | Sequence[str]) -> list[tuple[str, ...]]:
     """What to hold out, one after the other: names (also separated by commas), "a+b" for two at once, "all" for every
     domain in turn, "pairs" for every domain and every two of them, as leave-one-domain-out selection needs."""
@@ -159,17 +173,22 @@ MOST_SEEDS = 10_000
 
 def seeds_of(given: int | str | Sequence[int]) -> list[int]:
     """Which seeds to run: 3 or "3" are the first three, "100-107,200" and [100, 101] name them."""
-    text = given.strip() if isinstance(given, str) else given
+    text = given.strip() if isinstance(given, str) else plain(given)
     if isinstance(text, str) and not text.isdecimal():
-        return list(dict.fromkeys(seed for word in text.split(",") for seed in _span(word.strip())))
+        return _each_once([seed for word in text.split(",") for seed in _span(word.strip())])
     if isinstance(text, str | int):
         many = int(text[:9]) if isinstance(text, str) else text
         if isinstance(text, bool) or not 1 <= many <= MOST_SEEDS:
             raise InputError(f"seeds says how many, so 1 to {MOST_SEEDS}, or which, such as 100-107: got {given}")
         return list(range(many))
-    if not text or any(isinstance(seed, bool) or not isinstance(seed, int) or seed < 0 for seed in text):
+    if not text or any(not is_whole(seed) or seed < 0 for seed in text):
         raise InputError(f"seeds that are named are whole numbers from 0 up, got {given!r}")
-    return list(dict.fromkeys(text))
+    return _each_once([int(seed) for seed in text])
+
+
+def _each_once(seeds: list[int]) -> list[int]:
+    _no_repetition("seed", seeds)
+    return seeds
 
 
 def _span(word: str) -> range:
