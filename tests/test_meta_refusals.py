@@ -7,6 +7,7 @@ from copy import deepcopy
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -14,6 +15,7 @@ from torch.optim import SGD, Adam
 from torch.utils.checkpoint import checkpoint
 
 from domainwise import InputError, MetaOptimizer
+from domainwise.combine import and_mask, arithmetic, constant, last, sand_mask, weighted
 
 
 class Wrapped:
@@ -220,3 +222,36 @@ def test_a_tied_weight_is_walked_once(problem):
     expected = sum(w * g for w, g in zip((1 / 2, 1 / 3, 1 / 6), gradients, strict=True))
     torch.testing.assert_close(tied.grad(), expected, rtol=1e-10, atol=1e-12)
     assert torch.equal(tied.vector(), models[0])
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"inner_lr": torch.tensor([0.1, 0.2])}, "inner_lr must be a number from 0 up"),
+        ({"inner_lr": True}, "inner_lr must be a number from 0 up"),
+        ({"inner_steps": True}, "inner_steps must be a whole number"),
+        ({"combine": 3}, "combine must be"),
+        ({"combine": constant}, r"combine is to be what constant\(...\) gives"),
+        ({"combine": sand_mask}, r"what sand_mask\(...\) gives"),
+        ({"inner": 3}, "inner must be a function or None"),
+        ({"shuffle": "yes"}, "shuffle must be True or False"),
+        ({"check": 1}, "check must be True or False"),
+        ({"generator": 3}, "generator must be"),
+        ({"module": 3}, "module must be"),
+    ],
+)
+def test_settings_of_a_wrong_kind_are_a_sentence(problem, given, sentence):
+    outer = SGD(problem().net.parameters())
+    with pytest.raises(InputError, match=sentence):
+        MetaOptimizer(outer, **{"inner_lr": 0.1, **given})
+    MetaOptimizer(outer, inner_lr=torch.tensor(0.1), inner_steps=np.int64(2), combine=last())
+
+
+def test_combines_of_a_wrong_kind_are_a_sentence():
+    wrong = {
+        "epsilon": lambda: arithmetic("a"), "tau": lambda: and_mask("a"), "k": lambda: sand_mask(0.1, None),
+        "weights": lambda: weighted(3),
+    }  # fmt: skip
+    for name, make in wrong.items():
+        with pytest.raises(InputError, match=f"^{name} must be a "):
+            make()

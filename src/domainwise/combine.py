@@ -14,6 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from domainwise.arguments import typed
 from domainwise.errors import InputError
 
 
@@ -37,6 +38,7 @@ class Weighted:
 Combine = Weighted | Callable[[Tensor], Tensor]
 
 
+@typed
 def arithmetic(epsilon: float | None = None) -> Weighted:
     """Head for the mean of the models visited (Eq. 6 of Arith): ``(n, n-1, ..., 1) / (n + epsilon)``.
 
@@ -52,6 +54,7 @@ def _arithmetic(epsilon: float | None, n: int) -> list[float]:
     return [(n - i) / total for i in range(n)]
 
 
+@typed
 def constant() -> Weighted:
     """Head for the end of the walk (Fish, Reptile): ``1/n`` each."""
     return Weighted(_constant)
@@ -61,6 +64,7 @@ def _constant(n: int) -> list[float]:
     return [1.0 / n] * n
 
 
+@typed
 def last() -> Weighted:
     """Only the gradient met at the end of the walk (first-order MAML): ``(0, ..., 0, 1)``."""
     return Weighted(_last)
@@ -70,11 +74,13 @@ def _last(n: int) -> list[float]:
     return [0.0] * (n - 1) + [1.0]
 
 
+@typed
 def weighted(weights: Callable[[int], Sequence[float]]) -> Weighted:
     """Any weights: a function from the number of legs to one number per leg, in the order of the visits."""
     return Weighted(weights)
 
 
+@typed
 def and_mask(tau: float) -> Callable[[Tensor], Tensor]:
     """Keep the entries whose sign agrees in the legs to at least ``tau``; the rest is zero (Parascandolo et al., 2021).
 
@@ -88,6 +94,7 @@ def _and_mask(tau: float, gradients: Tensor) -> Tensor:
     return mask * gradients.mean(0) / (1e-10 + mask.mean())
 
 
+@typed
 def sand_mask(tau: float, k: float) -> Callable[[Tensor], Tensor]:
     """A smooth and-mask, sharper where the legs differ little: ``relu(tanh(k/var * (agreement - tau)))``.
 
@@ -103,3 +110,6 @@ def _sand_mask(tau: float, k: float, gradients: Tensor) -> Tensor:
     # 0/0 where the legs are equal to the last bit and agree exactly to tau: no reason to keep such an entry.
     mask = torch.relu(torch.tanh(torch.nan_to_num(k * (agreement - tau) / variance, nan=0.0)))
     return mask * gradients.mean(0) / (1e-10 + mask.mean())
+
+
+MAKERS: tuple[Callable[..., Combine], ...] = (arithmetic, constant, last, weighted, and_mask, sand_mask)

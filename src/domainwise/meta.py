@@ -20,7 +20,15 @@ from torch.optim import Optimizer
 from domainwise.combine import Combine, arithmetic
 from domainwise.errors import InputError
 from domainwise.ranks import ALONE, Alone, Ranks, several
-from domainwise.refusals import NO_FP16, check_outer, check_parameters, check_round, check_settings, one_number
+from domainwise.refusals import (
+    NO_FP16,
+    check_kinds,
+    check_outer,
+    check_parameters,
+    check_round,
+    check_settings,
+    one_number,
+)
 from domainwise.walk import Buffers, Descent, Gradients, Rewind, Stateful, laid_out, total_of
 
 if TYPE_CHECKING:
@@ -75,12 +83,13 @@ class MetaOptimizer:
         size: Callable[[Any], float] | None = None,
     ) -> None:
         check_outer(outer)
+        check_kinds(combine, inner, shuffle, generator, module, check)
         check_settings(inner_lr, inner_steps, inner, module, buffers, sync, size)
         self.outer = outer
         self.inner: Optimizer | None = None  # made by the first round
         self.combine: Combine = arithmetic() if combine is None else combine
         self.inner_lr = inner_lr
-        self.inner_steps = inner_steps
+        self.inner_steps = int(inner_steps)
         self.shuffle = shuffle
         self.generator = _generator_of_its_own() if generator is None else generator
         self.check = check

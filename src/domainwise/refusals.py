@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
-from numbers import Real
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from domainwise.arguments import is_number, is_whole, require
+from domainwise.combine import MAKERS, Weighted
 from domainwise.errors import InputError, warn
 
 NO_FP16 = (
@@ -75,13 +76,14 @@ def check_outer(outer: Any) -> None:
 def check_settings(
     inner_lr: Any, inner_steps: Any, inner: object, module: object, buffers: str, sync: str, size: object
 ) -> None:
-    if not (isinstance(inner_lr, Real | Tensor) and 0 <= float(inner_lr) < math.inf):
+    single = inner_lr.numel() == 1 if isinstance(inner_lr, Tensor) else is_number(inner_lr)
+    if not (single and 0 <= float(inner_lr) < math.inf):
         raise InputError(f"inner_lr must be a number from 0 up, got {inner_lr!r}")
     if isinstance(inner, Optimizer):
         raise InputError("inner must be a function that makes an optimizer (torch.optim.Adam), not an optimizer")
     if inner is not None and inner_lr == 0:
         raise InputError("inner_lr is 0, so the inner optimizer would never move: leave `inner` out, or give it a rate")
-    if not isinstance(inner_steps, int) or inner_steps < 1:
+    if not is_whole(inner_steps) or inner_steps < 1:
         raise InputError(f"inner_steps must be a whole number from 1 up, got {inner_steps!r}")
     if buffers not in ("end", "start", "mean"):
         raise InputError(f'buffers must be "end", "start" or "mean", got {buffers!r}')
@@ -91,6 +93,17 @@ def check_settings(
         raise InputError(f'sync must be "auto", "leg" or "none", got {sync!r}')
     if size is not None and not callable(size):
         raise InputError(f"size must be a function from a batch to its number of samples, got {size!r}")
+
+
+def check_kinds(combine: Any, inner: object, shuffle: object, generator: object, module: object, check: object) -> None:
+    if combine is not None and combine in MAKERS:
+        raise InputError(f"combine is to be what {combine.__name__}(...) gives: write the parentheses")
+    require("combine", combine, Weighted | Callable | None)
+    require("inner", inner, Callable | None)
+    require("shuffle", shuffle, bool)
+    require("generator", generator, torch.Generator | None)
+    require("module", module, nn.Module | None)
+    require("check", check, bool)
 
 
 def check_parameters(params: Sequence[nn.Parameter], moves: bool) -> None:
