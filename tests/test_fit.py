@@ -138,8 +138,18 @@ def test_nor_by_one_that_is_chosen_or_averaged_in_another_way(tmp_path: Path) ->
         dw.fit(DATA, "erm", selection="last", output=tmp_path, **SHORT)
     with pytest.raises(dw.InputError, match="with other average:"):
         dw.fit(DATA, "erm", average="ma", output=tmp_path, **SHORT)
-    plain = dw.fit(DATA, "erm", output=tmp_path, **SHORT)  # that is there too
-    assert torch.equal(weights(plain), weights(dw.load(tmp_path, which="best")))
+    with pytest.raises(dw.InputError, match=r'holds this training with average="ema.*load this model by which="best"'):
+        dw.fit(DATA, "erm", output=tmp_path, **SHORT)  # which load would not give
+    assert torch.equal(weights(averaged), weights(dw.load(tmp_path)))
+
+
+def test_of_several_averages_the_one_that_load_gives_is_the_one_to_ask_for(tmp_path: Path) -> None:
+    averaged = dw.fit(DATA, "erm", average="ema(decay=0.9),ma(start=2)", output=tmp_path, **SHORT)
+    assert torch.equal(weights(averaged), weights(dw.load(tmp_path)))
+    again = dw.fit(DATA, "erm", average="ema(decay=0.9)", output=tmp_path, **SHORT)
+    assert torch.equal(weights(again), weights(dw.load(tmp_path)))
+    with pytest.raises(dw.InputError, match='load this model by which="ma'):
+        dw.fit(DATA, "erm", average="ma(start=2)", output=tmp_path, **SHORT)
     assert torch.equal(weights(averaged), weights(dw.load(tmp_path)))
 
 

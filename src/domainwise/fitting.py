@@ -30,6 +30,7 @@ from domainwise.sweep.execute import Watch, execute
 from domainwise.sweep.folder import check_contents, ended, is_ours, refuse_file
 from domainwise.sweep.plan import plan
 from domainwise.trial import Trial
+from domainwise.which import PLAIN, averager_of, home_of
 
 LOOKS_AT_TARGETS = ("oracle", "leave-one-out")
 
@@ -161,6 +162,12 @@ def _refuse_another(folder: Path, trial: Trial) -> None:
     there = not stopped and {*trial.averages} <= {*other.averages}
     asked = [name for name in _TOLD if name != "average" or not there]
     differ = [name for name in asked if _value(other, name) != _value(trial, name)]
+    wanted = next(iter(trial.averages), "")
+    if not differ and there and (kept := averager_of(home_of(folder, None))) not in ("", wanted):
+        raise InputError(
+            f'{folder} holds this training with average="{kept}", and loading it gives the averaged weights: ask for '
+            f'the same average, load this model by which="{wanted or PLAIN}", or give it a folder of its own'
+        )
     if differ:
         what = "a training that has not ended and can go on" if stopped else "another model"
         raise InputError(f"{folder} holds {what}, with other {', '.join(differ)}: give this one a folder of its own")
