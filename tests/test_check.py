@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -127,3 +128,27 @@ def test_a_folder_of_others_is_a_sentence(tmp_path: Path, domainwise: Command) -
     code, _, err = domainwise("check", tmp_path)
     assert code == 2
     assert "holds nothing that domainwise has made" in err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes in folders here")
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_place_of_a_file_is_damage_and_is_not_waited_for(folder: Path, domainwise: Command) -> None:
+    home = first(folder)
+    for path in (folder / "domainwise.json", folder / "plan.json", home / "trial.json", home / "result.json"):
+        content = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        assert [str(one) for one in dw.check(folder).damaged] == [
+            f"{path} is damaged: there is a pipe or a device in its place"
+        ]
+        assert domainwise("status", folder)[0] == domainwise("report", folder)[0] == 0
+        path.unlink()
+        path.write_bytes(content)
+    (home / "result.json").unlink()
+    (home / "result.json").symlink_to("/dev/zero")
+    for name in ("records.jsonl", ".lock"):
+        (home / name).unlink(missing_ok=True)
+        os.mkfifo(home / name)
+    assert not dw.check(folder, repair=True).damaged
+    dw.compare(DATA, "erm", targets="c", seeds=2, steps=4, evaluate_every=2, snapshots=1, output=folder)
+    assert dw.check(folder).findings == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -46,14 +47,33 @@ def unchanged(path: Path) -> Iterator[None]:
         ) from error
 
 
+class NoFile(OSError):  # noqa: N818  says what is there instead
+    """A pipe or a device where a file belongs: who opens it waits, or reads without an end."""
+
+
+def is_strange(path: Path) -> bool:
+    """Whether something lies there that is neither a file nor a folder: a pipe, a device, or a link to one."""
+    with suppress(OSError):
+        mode = path.stat().st_mode
+        return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return False
+
+
+def content_of(path: Path) -> bytes:
+    """All bytes of a file; :class:`NoFile` where it is none."""
+    if is_strange(path):
+        raise NoFile(errno.ENODEV, "it is a pipe or a device, and no file", str(path))
+    return path.read_bytes()
+
+
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def open_own(path: Path, flags: int) -> int:
-    """Open or make a file; a link that lies there gives way and is not followed."""
-    if path.is_symlink():
+    """Open or make a file; a link, a pipe or a device that lies there gives way and is not followed."""
+    if path.is_symlink() or is_strange(path):
         path.unlink()
     return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
 

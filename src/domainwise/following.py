@@ -13,6 +13,7 @@ from pathlib import Path
 from domainwise import integrity
 from domainwise.arguments import typed
 from domainwise.errors import InputError, warn
+from domainwise.files import content_of
 from domainwise.records import Journal, Record, averages
 from domainwise.results import DAMAGED, homes, result_in, trial_in
 from domainwise.sweep.folder import is_ours, serves
@@ -69,7 +70,7 @@ class Tail:
             if looks == self.looks or self.damaged or not self._known():
                 return
             assert self.trial is not None
-            text = (self.folder / Journal.LEAN).read_bytes()
+            text = content_of(self.folder / Journal.LEAN)
             self.looks = looks
             for record in _whole(text):
                 names = {*averages(record, self.trial.average)}

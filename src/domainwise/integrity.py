@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from domainwise.errors import InputError
-from domainwise.files import sha256
+from domainwise.files import NoFile, content_of, is_strange, sha256
 from domainwise.records import finite
 
 CHECKSUM = "checksum"
@@ -78,7 +78,9 @@ def verify(path: Path, before: object) -> None:
 
 
 def make_way(path: Path) -> None:
-    """Move a folder aside that lies where a file of ours belongs; an empty one goes."""
+    """Move a folder aside that lies where a file of ours belongs; an empty one goes, and so does a pipe or a device."""
+    if is_strange(path):
+        path.unlink()
     if path.is_dir() and not path.is_symlink():
         try:
             path.rmdir()
@@ -89,7 +91,7 @@ def make_way(path: Path) -> None:
 def content(path: Path) -> bytes:
     """All bytes of a file; :class:`Damaged` where it is gone, :class:`Unreadable` where it cannot be read now."""
     try:
-        return path.read_bytes()
+        return content_of(path)
     except OSError as error:
         raise _of(path, error) from error
 
@@ -99,6 +101,8 @@ def _of(path: Path, error: OSError) -> Damaged:
         return Damaged(path, "is missing")
     if isinstance(error, IsADirectoryError) or path.is_dir():
         return Damaged(path, "is damaged: there is a folder in its place")
+    if isinstance(error, NoFile):
+        return Damaged(path, "is damaged: there is a pipe or a device in its place")
     return Unreadable(path, f"cannot be read: {error.strerror or error}")
 
 

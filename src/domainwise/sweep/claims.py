@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from domainwise.files import exists
+from domainwise.files import content_of, exists
 from domainwise.trial import Trial
 
 BEAT = 2.0  # seconds between two signs of life
@@ -76,7 +76,7 @@ class Claim:
     def _ours(self) -> bool:
         """Whether nobody has taken it over; an error where the disk does not say."""
         try:
-            about = json.loads(self.path.read_bytes())
+            about = json.loads(content_of(self.path))
         except FileNotFoundError:
             return False
         except ValueError:  # what is damaged is written anew
@@ -122,7 +122,7 @@ def machine() -> str:
 def read(path: Path) -> dict[str, Any]:
     """A claim; nothing where it is gone, or not whole."""
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(content_of(path))
         whole = isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in _KINDS.items())
         if whole and found["steps"] > 0 and found["machine"].strip():
             return dict(found)

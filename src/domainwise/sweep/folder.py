@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from domainwise import integrity
 from domainwise._version import __version__
 from domainwise.errors import InputError, warn
-from domainwise.files import ABSENT, appended, hold, made
+from domainwise.files import ABSENT, NoFile, appended, content_of, hold, made
 from domainwise.records import Journal, publish
 from domainwise.results import DAMAGED, homes, result_in, trial_in
 from domainwise.separating import separated
@@ -74,8 +74,8 @@ def ended(path: Path, *, files: bool = False, certain: bool = False) -> dict[str
 
 def make_room(home: Path) -> None:
     """Take away the result of a trial, so that it is run again, and what would stand in the way of that."""
-    with suppress(FileNotFoundError, IsADirectoryError):
-        (home / "result.json").read_bytes()  # what cannot be read just now is not deleted for that
+    with suppress(FileNotFoundError, IsADirectoryError, NoFile):
+        content_of(home / "result.json")  # what cannot be read just now is not deleted for that
     for name in ("result.json", "counts.json"):
         integrity.make_way(home / name)
         (home / name).unlink(missing_ok=True)
