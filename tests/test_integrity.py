@@ -194,3 +194,40 @@ def test_a_file_that_cannot_be_read_just_now_is_not_called_damaged(tmp_path: Pat
     monkeypatch.setattr(Path, "read_bytes", denied)
     with pytest.raises(Unreadable, match="cannot be read: Permission denied"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "path", "value"),
+    [
+        ("result.json", ("selected", "target"), 7.5),
+        ("result.json", ("selected", "measures", "macro_f1"), []),
+        ("trial.json", ("origins", "batch"), True),
+        ("counts.json", ("model", "c", "main", "calibration", "correct"), 2.5),
+        ("counts.json", ("model", "c", "main", "confusion"), [[1]]),
+        ("records.jsonl", ("domains", "a", "holdout", "accuracy"), 10**400),
+        ("records.jsonl", ("domains", "a", "holdout", "accuracy"), 1e9),
+        ("records.jsonl", ("domains", "a"), {}),
+    ],
+)
+def test_numbers_of_an_earlier_version_that_cannot_be_cost_one_trial(
+    folder: Path, file: str, path: tuple[str, ...], value: object, domainwise
+) -> None:
+    for other in folder.glob("trials/*/*.json"):
+        of_an_earlier_version(other)
+    text = (one(folder) / file).read_text()
+    content = [json.loads(line) for line in (text.splitlines() if file == "records.jsonl" else [text])]
+    inner = content[0]
+    for name in path[:-1]:
+        inner = inner[name]
+    inner[path[-1]] = value
+    (one(folder) / file).write_text("".join(json.dumps(each) + "\n" for each in content))
+    code, _, err = domainwise("report", folder)
+    assert (code, f"{file} is damaged" in err) == (0, True)
+    assert len(dw.check(folder).damaged) == 1
+
+
+def test_a_check_says_what_has_no_hashes(folder: Path, domainwise) -> None:
+    for path in folder.glob("trials/*/*.json"):
+        of_an_earlier_version(path)
+    code, _, err = domainwise("check", folder)
+    assert (code, err.count("2 of 2 trials are of an earlier version, which kept no hashes")) == (0, 1)

@@ -18,12 +18,14 @@ from domainwise.errors import InputError
 from domainwise.model import CONFIG, read as weights_of
 from domainwise.records import Journal
 from domainwise.report import balance, surfaces
-from domainwise.results import DAMAGED, READ, homes, result_in, trial_in
+from domainwise.results import DAMAGED, READ, homes, result_in, trial_in, warn_of_no_hashes
 from domainwise.sweep import claims
 from domainwise.sweep.alone import LOCK, held, leftovers
 from domainwise.sweep.ending import models_in
 from domainwise.sweep.folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
 from domainwise.sweep.status import PLAN
+
+UNSEALED = "without hashes"  # among what was looked at
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ def check(folder: Path | str, repair: bool = False) -> Checked:
     findings = []
     for one in _findings(folder, looked):
         findings.append(_mended(one) if repair else one)
+    if unsealed := looked.pop(UNSEALED, 0):
+        warn_of_no_hashes(unsealed, looked["trial"])
     words = [f"{count} {kind}{'s' * (count != 1)}" for kind, count in looked.items()]
     return Checked(folder, ", ".join(words), tuple(findings))
 
@@ -132,6 +136,7 @@ def _trial(home: Path, looked: dict[str, int]) -> Iterator[Finding]:
     if result.get("status") == DAMAGED:
         yield Finding(home, result["message"], partial(_run_again, home))
     elif ended:
+        looked[UNSEALED] = looked.get(UNSEALED, 0) + ("files" not in result)
         yield from _leftovers(home, result["status"])
     elif any((home / name).exists() for name in ("counts.json", f"best/{CONFIG}")) and not saved(home):
         yield Finding(home, f"{home / 'result.json'} is missing, of a trial that has ended", partial(_run_again, home))

@@ -13,6 +13,7 @@ from typing import Any
 
 from domainwise import integrity, records
 from domainwise.errors import warn
+from domainwise.plausible import are_counts, is_number, is_record, is_share, is_whole
 from domainwise.trial import SEARCHED, Trial
 
 
@@ -89,10 +90,7 @@ def warn_of_damage(trials: Listing) -> None:
         warn(f"{many} without a result yet, and so left out")
     unsealed = sum("files" not in one.result and one.result["status"] != DAMAGED for one in trials.outcomes)
     if unsealed:
-        warn(
-            f"{unsealed} of {len(trials.results)} trials are of an earlier version, which kept no hashes: whether "
-            "their numbers have changed since cannot be told"
-        )
+        warn_of_no_hashes(unsealed, len(trials.results))
     lost = {one.folder.name: one.result["message"] for one in trials.outcomes if one.result["status"] == DAMAGED}
     lost |= trials.unknown
     if lost:
@@ -101,6 +99,13 @@ def warn_of_damage(trials: Listing) -> None:
             f"{len(lost)} of {len(trials.results)} trials {'are' if len(lost) > 1 else 'is'} damaged and left out: "
             f"{'; '.join([*lost.values()][:3])}{more}. The command that made them runs them again with --retry-failed"
         )
+
+
+def warn_of_no_hashes(unsealed: int, trials: int) -> None:
+    warn(
+        f"{unsealed} of {trials} trials are of an earlier version, which kept no hashes: whether their numbers have "
+        "changed since cannot be told"
+    )
 
 
 def outcome(home: Path, *, files: bool = False) -> Outcome:
@@ -153,23 +158,20 @@ def _verify(home: Path, result: Mapping[str, Any]) -> None:
             if name in result["files"]:
                 integrity.verify(home / name, result["files"][name])
         return
-    if (home / "counts.json").exists():
-        integrity.read(home / "counts.json")
-    path = home / "records.jsonl"
+    if (home / "counts.json").exists() and not are_counts(integrity.read(home / "counts.json")):
+        raise integrity.Damaged(home / "counts.json", "is damaged: it holds no counts")
+    path, targets = home / "records.jsonl", (result.get("selected") or {}).get("targets", {})
     if path.exists() or result["status"] == "finished":
         for number, line in enumerate(integrity.content(path).splitlines(keepends=True), 1):
-            if not _is_record(line):
+            if not _is_record(line, targets):
                 raise integrity.Damaged(path, f"is damaged: its line {number} is no record")
 
 
-def _is_record(line: bytes) -> bool:
+def _is_record(line: bytes, targets: Iterable[str]) -> bool:
     try:
-        record = json.loads(line)
-        scores = [part["accuracy"] for parts in record["domains"].values() for part in parts.values()]
-        whole = isinstance(record["step"], int) and line.endswith(b"\n")
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return is_record(json.loads(line), targets) and line.endswith(b"\n")
+    except (ValueError, RecursionError):
         return False
-    return whole and all(score is None or isinstance(score, _NUMBER) for score in scores)
 
 
 def _wrong(result: Mapping[str, Any]) -> str | None:
@@ -186,24 +188,24 @@ def _wrong(result: Mapping[str, Any]) -> str | None:
             return "averages"
         summaries |= {f"{part} of {name}": average.get(part) for part in ("selected", "last")}
     finished = result["status"] == "finished"
-    missing = finished and not all(isinstance(result.get(name), _NUMBER) for name in ("step", "seconds"))
-    if missing or (finished and summaries["selected"] is None):
+    numbers = [result.get(name) for name in ("step", "seconds")]
+    if finished and (None in numbers or not all(map(is_number, numbers))):
+        return "numbers"
+    if finished and summaries["selected"] is None:
         return "numbers"
     return next((name for name, one in summaries.items() if one is not None and not _summary(one)), None)
 
 
-_NUMBER = (int, float)
-
-
 def _summary(one: object) -> bool:
     """Whether it is a step with its accuracies, as tables need them."""
-    if not isinstance(one, dict) or not isinstance(one.get("step"), int):
+    if not isinstance(one, dict) or not is_whole(one.get("step")):
         return False
     targets, measures = one.get("targets"), one.get("measures", {})
     if not isinstance(targets, dict) or not isinstance(measures, dict):
         return False
     values = [one.get("validation"), one.get("target"), *targets.values()]
-    return all(value is None or isinstance(value, _NUMBER) for value in values)
+    told = [isinstance(value, str) if name == "worst_domain" else is_share(value) for name, value in measures.items()]
+    return all(map(is_share, values)) and all(told)
 
 
 def homes(folder: Path) -> list[Path]:

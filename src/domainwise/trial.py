@@ -89,6 +89,8 @@ class Trial:
             known.pop(other, None)
         trial = cls(**known)
         wrong = [name for name, kinds in _KINDS.items() if not isinstance(getattr(trial, name), kinds)]
+        if not all(isinstance(origin, str) for origin in trial.origins.values()):
+            wrong.append("origins")
         if wrong or not all(isinstance(name, str) for name in trial.targets):
             raise TypeError(f"not what a trial has under {', '.join(wrong or ['targets'])}")
         return trial

@@ -85,9 +85,10 @@ def class_names(grid: Grid, found: Tallies, target: str) -> list[str]:
     many = max((len(one.confusion) for groups in found.values() for one in groups[target]), default=0)
     for outcome in (one for groups in grid.values() for one in groups[target].values()):
         home = outcome.folder
-        known = _read(home.parent.parent / "domainwise.json").get("classes", {}).get(outcome.trial.data)
+        told = _read(home.parent.parent / "domainwise.json").get("classes")
+        known = told.get(outcome.trial.data) if isinstance(told, dict) else None
         names = known or _read(home / "best" / "config.json").get("classes", [])
-        if len(names) == many:
+        if isinstance(names, list) and len(names) == many:
             return [str(name) for name in names]
     return [str(number) for number in range(many)]
 
