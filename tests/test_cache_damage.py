@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,18 @@ def test_an_entry_that_cannot_be_read_just_now_stays_and_is_a_sentence(
                 opened(root, cache)
     assert {path: path.stat() for path in only_entry(cache).iterdir()} == before
     assert opened(root, cache)[1] == []
+
+
+@pytest.mark.parametrize("instead", [Path.mkdir, os.mkfifo] if hasattr(os, "mkfifo") else [Path.mkdir])
+@pytest.mark.parametrize("name", ["labels.npy", "images.npy"])
+@pytest.mark.timeout(20)
+def test_what_lies_in_the_place_of_a_file_of_an_entry_is_damage_and_is_made_anew(
+    root: Path, cache: Path, name: str, instead: Callable[[Path], object]
+) -> None:
+    before = opened(root, cache)[0]
+    (only_entry(cache) / name).unlink()
+    instead(only_entry(cache) / name)
+    assert f"{name} is no file" in str(check(cache).findings[0])
+    with pytest.warns(UserWarning, match="the images are decoded anew"):
+        assert same(opened(root, cache)[0], before)
+    assert damage(only_entry(cache)) is None

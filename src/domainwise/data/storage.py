@@ -141,6 +141,8 @@ def describe(
 
 def about(folder: Path) -> dict[str, Any]:
     """What about.json says; :class:`Damaged` where that cannot be believed."""
+    if exists(folder / ABOUT) and not (folder / ABOUT).is_file():
+        raise Damaged(f"{ABOUT} is no file")
     try:
         found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         before = found.pop("checksum")
@@ -160,6 +162,8 @@ def load(folder: Path) -> Domains:
         file = folder / f"{column}.npy"
         if not exists(file):
             raise Damaged(f"{file.name} is missing")
+        if not file.is_file():
+            raise Damaged(f"{file.name} is no file")
         if probe(file) != expected:
             raise Damaged(f"{file.name} is not what was written")
     arrays = {
