@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import random
-import sys
+from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import partial
 from itertools import repeat
 from operator import attrgetter, call, is_
 from pathlib import Path
 from types import (
     BuiltinFunctionType,
-    CellType,
     CodeType,
     FrameType,
     FunctionType,
     MethodType,
     ModuleType,
-    SimpleNamespace,
 )
 from typing import Any
 
@@ -27,12 +26,25 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-Get = Callable[[Any, Any], Any]  # of a key, or else of a default: dict.get, or getattr of one object
+from domainwise.inside import (
+    HOLDERS,
+    PLAIN,
+    Get,
+    Place,
+    by_author,
+    functions_of,
+    imported_in,
+    names_in,
+    of_a_library,
+    of_class,
+    of_function,
+    of_module,
+    of_object,
+    of_optimizer,
+)
 
 MISSING = object()
 MOST = 20_000  # values compared before a replay; as many take about a millisecond
-LIBRARIES = {*sys.stdlib_module_names, "torch", "torchvision", "timm", "numpy"} - {"__main__"}
-PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, torch.Size, torch.dtype, torch.device)
 
 _TRAINED = attrgetter("requires_grad")
 
@@ -40,8 +52,8 @@ _TRAINED = attrgetter("requires_grad")
 class Notes:
     """Values with the places they stand in. ``refused`` says why no replay can do what the step does, if so."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device, self.refused = device, ""
+    def __init__(self, device: torch.device, home: str = "") -> None:
+        self.device, self.home, self.refused = device, home, ""  # home: the package of the algorithm
         self.seen: dict[int, object] = {}  # kept alive, so that no id is given out twice
         self.globals: set[str] = set()
         # Compared by identity first, all at once, which is fast.
@@ -50,16 +62,17 @@ class Notes:
         self.keys: list[Any] = []
         self.values: list[Any] = []
         self.several: list[tuple[str, Get, Any, Any]] = []  # containers, compared with a copy
-        self.tensors: dict[str, Tensor] = {}
+        self.tensors: list[Tensor] = []
+        self.called: list[str] = []  # their labels
         self.pointers: list[int] = []
-        self.parameters: dict[str, Tensor] = {}
-        self.trained: list[bool] = []  # which of them
+        self.parameters: list[Tensor] = []
+        self.trained: list[tuple[str, bool]] = []  # which of them
         self.versions: list[tuple[str, Tensor, int]] = []  # of tensors that the host reads
         self.random: list[tuple[str, Callable[[], Any], Any]] = []
 
     def note(self, label: str, get: Get, key: Any) -> None:
         value = get(key, MISSING)
-        if isinstance(value, list | tuple | dict | set | deque | np.ndarray):
+        if isinstance(value, list | tuple | dict | set | deque | np.ndarray | array | bytearray):
             self.several.append((label, get, key, copied(value)))
         else:
             self._single(label, get, key, value)
@@ -90,6 +103,7 @@ class Notes:
         elif isinstance(value, list | tuple | set | deque | dict):
             for key, one in value.items() if isinstance(value, dict) else enumerate(value):
                 self.look_into(f"{label}[{key!r}]" if isinstance(key, PLAIN) else label, one)
+            self._object(label, value)
         elif isinstance(value, Iterator):
             self.refused = f"step takes from {label}, an iterator, which a replay does not: take from it in prepare()"
         elif isinstance(value, partial):
@@ -98,23 +112,32 @@ class Notes:
             self.look_into(label, (value.__self__, value.__func__))
         elif isinstance(value, FunctionType):
             self._code(value)
-        elif not isinstance(value, type | ModuleType | BuiltinFunctionType | CodeType):
+        elif isinstance(value, type):
+            self._class(value)
+        elif not isinstance(value, ModuleType | BuiltinFunctionType | CodeType):
             self._object(label, value)
 
     def _object(self, label: str, value: Any) -> None:
-        if of_a_library(type(value).__module__) and not isinstance(value, SimpleNamespace):
+        if of_a_library(type(value).__module__) and not isinstance(value, HOLDERS):
             return
-        for name in list(getattr(value, "__dict__", {})):
-            self.note(f"{label}.{name}", vars(value).get, name)
+        self._all(of_object(label, value))
         for cls in type(value).__mro__:
-            slots = vars(cls).get("__slots__", ())
-            for name in [slots] if isinstance(slots, str) else slots:
-                if name not in ("__dict__", "__weakref__"):
-                    self.note(f"{label}.{name}", partial(getattr, value), name)
+            self.look_into(label, cls)
+
+    def _class(self, cls: type) -> None:
+        if by_author(cls.__module__, self.home):
+            for function in [one for value in list(vars(cls).values()) for one in functions_of(value)]:
+                self.look_into(function.__qualname__, function)
+            self._all(of_class(cls))
+
+    def _all(self, places: Iterable[Place]) -> None:
+        for place in places:
+            self.note(*place)
 
     def _tensor(self, label: str, tensor: Tensor) -> None:
         if tensor.layout == torch.strided:
-            self.tensors[label] = tensor
+            self.tensors.append(tensor)
+            self.called.append(label)
             self.pointers.append(tensor.data_ptr())
         if tensor.device != self.device and not tensor.is_inference():
             self.versions.append((label, tensor, tensor._version))
@@ -123,39 +146,29 @@ class Notes:
         modules = dict(net.named_modules())
         self.seen |= {id(module): module for module in modules.values()}
         for name, module in modules.items():
-            here, table = f"{label}.{name}" if name else label, vars(module)
-            own = not of_a_library(type(module).__module__)
-            for key in [k for k, v in table.items() if k[0] != "_" and (own or k == "training" or type(v) is float)]:
-                self.note(f"{here}.{key}", table.get, key)
-            for kind in ("_modules", "_parameters", "_buffers"):
-                for key in table[kind]:
-                    self.note(f"{here}.{key}", table[kind].get, key)
-        self.parameters |= {f"{label}.{name}": one for name, one in net.named_parameters()}
-        self.trained = [one.requires_grad for one in self.parameters.values()]
+            self._all(of_module(f"{label}.{name}" if name else label, module))
+            self.look_into(label, type(module))
+        found = dict(net.named_parameters())
+        self.parameters += found.values()
+        self.trained += [(f"{label}.{name}", one.requires_grad) for name, one in found.items()]
 
     def _optimizer(self, label: str, optimizer: Optimizer) -> None:
-        for what, of in (("groups", optimizer.param_groups), ("parameters in the state", optimizer.state)):
-            self.note(f"the number of {what} of {label}", partial(_length, of), None)
-        for i, group in enumerate(optimizer.param_groups):
-            for key in group:
-                self.note(f"{label}.param_groups[{i}][{key!r}]", group.get, key)
+        self._all(of_optimizer(label, optimizer))
         for state in optimizer.state.values():
             for key, value in state.items() if isinstance(state, dict) else ():
                 self._single(f"the {key!r} in the state of {label} (capturable=True?)", state.get, key, value)
                 if isinstance(value, Tensor) and value.device != self.device:
                     self.versions.append((self.labels[-1], value, value._version))
-        if not of_a_library(type(optimizer).__module__):
-            for key in [k for k in vars(optimizer) if k[0] != "_" and k not in ("state", "param_groups", "step")]:
-                self.note(f"{label}.{key}", vars(optimizer).get, key)
+        self.look_into(label, type(optimizer))
 
     def _code(self, function: FunctionType) -> None:
-        """What a function has from around it: variables of the functions it is in, and globals that it names."""
+        """What a function has from around it: variables of the functions it is in, defaults, globals that it names."""
         if of_a_library(function.__module__ or ""):
             return
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            if name != "__class__":  # which super() is about
-                self.note(f"{name} in {function.__qualname__}", partial(_contents, cell), None)
-        self.named(function.__globals__, function.__module__, _names(function.__code__))
+        self._all(of_function(function))
+        names = names_in(function.__code__)
+        self.named(function.__globals__, function.__module__, names)
+        self.named(imported_in(function, names), function.__module__, names)
 
     def named(self, table: Mapping[str, Any], of: str, names: set[str], within: tuple[object, ...] = ()) -> None:
         """Those of the names that are in a table; of classes and modules there, what of theirs is named too."""
@@ -167,6 +180,7 @@ class Notes:
                 home = value.__name__ if isinstance(value, ModuleType) else value.__module__
                 if value not in within and not of_a_library(home):
                     self.named(vars(value), value.__name__, names, (*within, value))
+                    self.look_into(label, value)
             elif label not in self.globals and not hasattr(value, "__get__"):  # as a property has, or a method
                 self.globals.add(label)
                 self.note(label, table.get, name)
@@ -181,12 +195,12 @@ class Notes:
         for label, get, key, old in self.several:
             if not same(old, new := get(key, MISSING)):
                 return f"{label} was {shown(old)} and is now {shown(new)}"
-        pointers = list(map(Tensor.data_ptr, self.tensors.values()))
-        if pointers != self.pointers:
-            return f"{_first_other(self.tensors, pointers, self.pointers)} has been given other memory"
-        trained = list(map(_TRAINED, self.parameters.values()))
-        if trained != self.trained:
-            return f"{_first_other(self.parameters, trained, self.trained)} has been frozen or set free"
+        if (pointers := list(map(Tensor.data_ptr, self.tensors))) != self.pointers:
+            other = next(i for i, pointer in enumerate(pointers) if pointer != self.pointers[i])
+            return f"{self.called[other]} has been given other memory"
+        for (label, trains), now_so in zip(self.trained, map(_TRAINED, self.parameters), strict=True):
+            if trains != now_so:
+                return f"{label} has been frozen or set free"
         for label, tensor, version in self.versions:
             if tensor._version != version:
                 return f"{label}, a tensor on {tensor.device}, was written to"
@@ -203,8 +217,8 @@ def copied(value: Any) -> Any:
         return {key: copied(one) for key, one in value.items()}
     if isinstance(value, list | deque | tuple):
         return [copied(one) for one in value]
-    if isinstance(value, np.ndarray):
-        return value.copy()
+    if isinstance(value, np.ndarray | array | bytearray):
+        return copy(value)
     return set(value) if isinstance(value, set | frozenset) else value
 
 
@@ -220,7 +234,7 @@ def same(noted: Any, now: Any) -> bool:
         return type(noted) is type(now) and noted.dtype == now.dtype and np.array_equal(noted, now)
     if isinstance(now, Tensor) or (type(now) is not type(noted) and not isinstance(now, frozenset)):
         return False
-    return isinstance(now, (*PLAIN, set, frozenset)) and bool(noted == now)
+    return isinstance(now, (*PLAIN, set, frozenset, array, bytearray)) and bool(noted == now)
 
 
 def shown(value: Any) -> str:
@@ -230,11 +244,6 @@ def shown(value: Any) -> str:
         return f"another tensor of shape {tuple(value.shape)}"
     text = repr(value) if isinstance(value, (*PLAIN, list, dict, set)) else f"another {type(value).__name__}"
     return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def of_a_library(module: str) -> bool:
-    """Whose objects have no schedules that an author changes; networks and optimizers are looked at apart."""
-    return module.partition(".")[0] in LIBRARIES
 
 
 def line_of(frames: Iterable[tuple[FrameType, int]]) -> str:
@@ -268,24 +277,3 @@ def _state_of_torch() -> bytes:
 
 def _state_of_numpy() -> Any:
     return np.random.get_state(legacy=False)
-
-
-def _names(code: CodeType) -> set[str]:
-    """All that code names, that of the functions in it too."""
-    inside = [_names(one) for one in code.co_consts if isinstance(one, CodeType)]
-    return set(code.co_names).union(*inside)
-
-
-def _contents(cell: CellType, key: None, default: object) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # nothing was put there yet
-        return default
-
-
-def _first_other(labels: Iterable[str], now: Sequence[object], before: Sequence[object]) -> str:
-    return next(label for label, new, old in zip(labels, now, before, strict=True) if new != old)
-
-
-def _length(values: Sized, key: None, default: object) -> int:
-    return len(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -145,8 +145,8 @@ class Captured:
         with watching(self.algorithm) as notes:
             metrics, refused = self.recorder.rehearse(lambda: self.algorithm.step(batches))
         self.rehearsed[situation] = notes
-        if refused or notes.refused:
-            self._give_up(refused or notes.refused)
+        if why := refused or notes.refused or _no_tensors(metrics):
+            self._give_up(why)
         return metrics
 
     def _record(self, situation: Hashable, given: list[Tensor], structure: Any) -> dict[str, Tensor]:
@@ -269,6 +269,13 @@ def _beside(stream: torch.cuda.Stream) -> torch.cuda.Stream:
     """Another one, to record on: the same every time, since torch gives out 32 and then begins again, with one that a
     trial may be working on, and since each that was recorded on left 64 MiB of memory taken."""
     return torch.cuda.Stream(stream.device)  # type: ignore[no-untyped-call]
+
+
+def _no_tensors(metrics: Mapping[str, Any]) -> str:
+    odd = next((name for name, value in metrics.items() if not isinstance(value, Tensor)), None)
+    if odd is None:
+        return ""
+    return f"step returns a {type(metrics[odd]).__name__} for {odd!r}, which a replay does not change: return a tensor"
 
 
 def _sentence(error: RuntimeError) -> str:

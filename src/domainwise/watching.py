@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from domainwise.algorithms import Algorithm
-from domainwise.guards import MISSING, Notes, copied, global_generators, of_a_library, same, shown
+from domainwise.guards import MISSING, Notes, copied, global_generators, same, shown
+from domainwise.inside import functions_of, names_in, of_a_library
 
 
 @contextmanager
@@ -29,6 +30,7 @@ def watching(algorithm: Algorithm) -> Iterator[Notes]:
         watch.take_back()
         raise
     algorithm.__class__ = cls
+    watch.hand_over()
     watch.notes.refused = watch.notes.refused or watch.verdict()
 
 
@@ -37,8 +39,9 @@ class Watch:
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.algorithm, self.cls, self.own = algorithm, type(algorithm), vars(algorithm)
-        self.notes = Notes(algorithm.device)
-        self.notes.seen[id(algorithm)] = algorithm  # looked at attribute by attribute, as it is read
+        self.notes = Notes(algorithm.device, self.cls.__module__.partition(".")[0])
+        # Looked at attribute by attribute, as it is read.
+        self.notes.seen |= {id(one): one for one in (algorithm, *self.cls.__mro__)}
         self.notes.random = [(label, state, state()) for label, state in global_generators(algorithm.device)]
         self.known: set[str] = {"__class__"}
         self.before: dict[str, Any] = {}  # what stood in attributes that were set
@@ -66,6 +69,7 @@ class Watch:
         body = {"__getattribute__": get, "__setattr__": put, "__delattr__": drop, "__module__": cls.__module__}
         kind: Any = type(cls)
         made: type[Algorithm] = kind(cls.__name__, (cls,), {**body, "__qualname__": cls.__qualname__})
+        self.made, self.body = made, set(vars(made))
         return made
 
     def read(self, name: str) -> None:
@@ -79,7 +83,7 @@ class Watch:
             self.notes.note(f"self.{name}", self.own.get, name)
             return
         found = [vars(cls)[name] for cls in self.cls.__mro__ if name in vars(cls)]
-        functions = [part for one in found for part in _functions(one)]
+        functions = [part for one in found for part in functions_of(one)]
         if functions:
             for function in functions:  # those of the base classes too, for whom super() asks unseen
                 self.method(function)
@@ -90,7 +94,16 @@ class Watch:
         self.notes.look_into(function.__qualname__, function)
         for cls in self.cls.__mro__:
             if not of_a_library(cls.__module__):
-                self.notes.named(vars(cls), cls.__name__, set(function.__code__.co_names) - self.own.keys())
+                self.notes.named(vars(cls), cls.__name__, names_in(function.__code__) - self.own.keys())
+
+    def hand_over(self) -> None:
+        """What the step set on the class that the algorithm had meanwhile belongs to its own."""
+        for name in [one for one in vars(self.made) if one not in self.body and one[:2] != "__"]:
+            setattr(self.cls, name, vars(self.made)[name])
+            self.notes.refused = (
+                f"step sets {self.cls.__name__}.{name}, which a replay does not do: set it in prepare(), "
+                f"or write into a tensor that stays where it is"
+            )
 
     def verdict(self) -> str:
         """Why a replay would not do what the step did, if so."""
@@ -112,10 +125,3 @@ class Watch:
                 self.own.pop(name, None)
             else:
                 self.own[name] = before
-
-
-def _functions(value: Any) -> list[FunctionType]:
-    """The code of a method, of a property or of whatever else stands in a class."""
-    parts = [value, *(getattr(value, name, None) for name in ("__func__", "__wrapped__", "func"))]
-    parts += [getattr(value, name, None) for name in ("fget", "fset")] if isinstance(value, property) else []
-    return [part for part in parts if isinstance(part, FunctionType)]
