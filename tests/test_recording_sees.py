@@ -14,10 +14,12 @@ import pytest
 import torch
 from test_recording import compared, trained
 from torch import nn
+from torch.nn import functional as F
 
 from domainwise import testing
 from domainwise.algorithms import Algorithm
 from domainwise.guards import Notes
+from domainwise.testing import check_replayed_training_is_training
 
 NOW = [1.0]
 
@@ -206,3 +208,31 @@ def test_tensors_kept_by_other_keys_than_texts_are_each_looked_at() -> None:
     assert notes.changed() == ""
     held[parameters[1]].data = torch.ones(())
     assert notes.changed() == "held has been given other memory"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda z, y: (F.one_hot(y, 2) * z).mean(),
+        lambda z, y: (torch.eye(2)[y] * z).mean(),
+        lambda z, y: (z[torch.arange(len(z)).flip(0)] * z).mean(),
+        lambda z, y: z[torch.arange(len(z)), y].mean(),
+    ],
+    ids=["one_hot", "eye", "pairs", "own class"],
+)
+def test_what_a_gpu_can_record_passes_the_check(use: Callable[..., torch.Tensor]) -> None:
+    class Picks(Algorithm):
+        def loss(self, batches):
+            logits, y = self.net(torch.cat([x for x, _ in batches])), torch.cat([y for _, y in batches])
+            return super().loss(batches) + use(logits, y)
+
+    check_replayed_training_is_training(Picks, {})
+
+
+def test_a_tensor_printed_into_a_text_is_read_on_the_host() -> None:
+    class Prints(Algorithm):
+        def loss(self, batches):
+            loss = super().loss(batches)
+            return loss * len(repr(loss))
+
+    assert "(.__repr__())" in trained(Prints, True)[3][0]

@@ -22,8 +22,20 @@ from domainwise.guards import line_of
 
 Operation = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], list[Tensor]]
 
-HOST = ("tolist", "numpy", "__array__", "__dlpack__", "item", "__bool__", "__float__", "__int__", "__index__")
-CHECKS_ON_CPU = ("quantile", "nanquantile")  # whose own look at a number torch does without on a GPU
+HOST = (
+    "tolist",
+    "numpy",
+    "__array__",
+    "__dlpack__",
+    "item",
+    "__bool__",
+    "__float__",
+    "__int__",
+    "__index__",
+    "__repr__",
+)
+SIZED = "one_hot into so many"
+CHECKS_ON_CPU = ("quantile", "nanquantile", SIZED)  # whose own look at a number torch does without on a GPU
 NOT_AGAIN = "which a replay does not do again"
 NUMBERS, SIZES = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape
 
@@ -65,7 +77,7 @@ class _Calls(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in HOST:
             self.tape.refuse(f"step reads a tensor on the host ({_plain(name)}){{where}}, {NOT_AGAIN}")
-        self.tape.inside.append(name)
+        self.tape.inside.append(SIZED if name == "one_hot" and (args[1:] or kwargs) else name)
         try:
             return func(*args, **(kwargs or {}))
         finally:
@@ -98,7 +110,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.tape.refuse(
                 f"step reads a tensor on the host{f' ({_plain(inside)})' if inside else ''}{{where}}, {NOT_AGAIN}"
             )
-        elif SIZES in func.tags or _picks(func, args):
+        elif _picks(func, args) or (SIZES in func.tags and func.overloadpacket.__name__ != "index"):
             self.tape.refuse(f"step makes a tensor whose shape depends on numbers in another{{where}}, {NOT_AGAIN}")
         elif any(isinstance(one, torch.Generator) for one in (*args, *kwargs.values())):
             self.tape.refuse("step draws from its own generator{where}: draw in prepare(), into a tensor that stays")
