@@ -135,6 +135,28 @@ def test_a_state_that_does_not_fit_changes_nothing(problem, inner, kind):
     assert torch.equal(task.vector(), twin.vector())
 
 
+@pytest.mark.parametrize("state", [None, [1], {"outer": {}, "inner": None, "order": None}], ids=str)
+def test_what_is_no_state_is_a_sentence(problem, state):
+    task = problem()
+    with pytest.raises(InputError, match="this is no state of a MetaOptimizer"):
+        MetaOptimizer(SGD(task.net.parameters()), inner_lr=0.1).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda ps: MetaOptimizer(SGD(ps), inner_lr=0.1), "a walk inside a walk"),
+        (lambda ps: None, "it made a NoneType"),
+    ],
+)
+def test_an_inner_factory_that_makes_no_optimizer_is_a_sentence(problem, make, sentence):
+    task = problem()
+    before = task.vector()
+    with pytest.raises(InputError, match=sentence):
+        MetaOptimizer(SGD(task.net.parameters()), inner_lr=0.1, inner=make).step(task.loss, task.legs)
+    assert torch.equal(task.vector(), before)
+
+
 def test_the_state_of_a_plain_optimizer_is_a_sentence(problem):
     task = problem()
     outer = SGD(task.net.parameters())

@@ -22,11 +22,13 @@ from domainwise.errors import InputError
 from domainwise.ranks import ALONE, Alone, Ranks, several
 from domainwise.refusals import (
     NO_FP16,
+    check_inner,
     check_kinds,
     check_outer,
     check_parameters,
     check_round,
     check_settings,
+    check_state,
     one_number,
 )
 from domainwise.walk import Buffers, Descent, Gradients, Rewind, Stateful, laid_out, total_of
@@ -185,8 +187,7 @@ class MetaOptimizer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a saved state; one that does not fit is refused and changes nothing."""
-        if missing := {"outer", "inner", "order"} - state.keys():
-            raise InputError(f"this is no state of a MetaOptimizer: it has no {' and no '.join(sorted(missing))}")
+        check_state(state)
         order = state["order"].cpu()  # a map_location moves it along with the rest
         torch.Generator().set_state(order)
         outer, inner = dict(vars(self.outer)), self.inner
@@ -233,7 +234,7 @@ class MetaOptimizer:
         if self._inner_factory is None:
             return None
         if self.inner is None:
-            self.inner = self._inner_factory(self._held())
+            self.inner = check_inner(self._inner_factory(self._held()))
         known = {p for group in self.inner.param_groups for p in group["params"]}
         self.inner.param_groups[0]["params"] += [p for p in self._held() if p not in known]
         for group in self.inner.param_groups:

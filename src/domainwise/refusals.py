@@ -73,14 +73,29 @@ def check_outer(outer: Any) -> None:
         )
 
 
+def check_inner(made: Any) -> Optimizer:
+    """What the factory of the inner optimizer gave."""
+    if not (isinstance(made, Optimizer) or (hasattr(made, "param_groups") and hasattr(made, "state"))):
+        what = "a MetaOptimizer, a walk inside a walk" if hasattr(made, "outer") else f"a {type(made).__name__}"
+        raise InputError(f"inner must make a plain optimizer, as torch.optim.Adam does: it made {what}")
+    optimizer: Optimizer = made
+    return optimizer
+
+
+def check_state(state: object) -> None:
+    keys = state.keys() if isinstance(state, Mapping) else set()
+    if missing := {"outer", "inner", "order"} - keys:
+        raise InputError(f"this is no state of a MetaOptimizer: it has no {' and no '.join(sorted(missing))}")
+    if not isinstance(state, Mapping) or not isinstance(state["order"], Tensor):
+        raise InputError("this is no state of a MetaOptimizer: its order is not the state of a generator")
+
+
 def check_settings(
     inner_lr: Any, inner_steps: Any, inner: object, module: object, buffers: str, sync: str, size: object
 ) -> None:
     single = inner_lr.numel() == 1 if isinstance(inner_lr, Tensor) else is_number(inner_lr)
     if not (single and 0 <= float(inner_lr) < math.inf):
         raise InputError(f"inner_lr must be a number from 0 up, got {inner_lr!r}")
-    if isinstance(inner, Optimizer):
-        raise InputError("inner must be a function that makes an optimizer (torch.optim.Adam), not an optimizer")
     if inner is not None and inner_lr == 0:
         raise InputError("inner_lr is 0, so the inner optimizer would never move: leave `inner` out, or give it a rate")
     if not is_whole(inner_steps) or inner_steps < 1:
@@ -98,6 +113,8 @@ def check_settings(
 def check_kinds(combine: Any, inner: object, shuffle: object, generator: object, module: object, check: object) -> None:
     if combine is not None and combine in MAKERS:
         raise InputError(f"combine is to be what {combine.__name__}(...) gives: write the parentheses")
+    if isinstance(inner, Optimizer):
+        raise InputError("inner must be a function that makes an optimizer (torch.optim.Adam), not an optimizer")
     require("combine", combine, Weighted | Callable | None)
     require("inner", inner, Callable | None)
     require("shuffle", shuffle, bool)
