@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import array
 import collections
+import functools
 import sys
 import types
 from collections.abc import Callable
@@ -139,6 +140,12 @@ HELD: dict[str, tuple[Callable[[], Any], Callable[[Any, float], None], Callable[
         lambda one, rate: setattr(sys.modules["made_rates"], "rate", rate),
         reads_a_module,
     ),
+    "a global in a cached function": (
+        lambda: functools.cache(lambda: NOW[0]),
+        lambda one, rate: (now(one, rate), one.cache_clear()),
+        lambda one: one(),
+    ),
+    "a dict seen through a proxy": (lambda: types.MappingProxyType({"now": NOW}), now, lambda one: one["now"][0]),
     "a global by its name": (lambda: None, now, lambda one: globals()["NOW"][0]),
 }
 
@@ -198,6 +205,16 @@ def test_a_metric_that_is_no_tensor_runs_as_it_is_and_is_named() -> None:
     one = type(update)(trained(Plainly, False, steps=0)[0], (said := []).append, update.recorder)
     assert [one(testing._batches(one.algorithm, i))["weight"] for i in range(6)] == [0.5] * 6
     assert "returns a float for 'weight'" in said[0]
+
+
+def test_a_list_that_holds_itself_runs_as_it_is() -> None:
+    def circle() -> list[Any]:
+        one: list[Any] = [1.0]
+        one.append(one)
+        return one
+
+    _, said = compared(keeping(circle, lambda one, rate: one.__setitem__(0, rate), lambda one: one[0]))
+    assert "self.held holds itself" in said[0]
 
 
 def test_tensors_kept_by_other_keys_than_texts_are_each_looked_at() -> None:

@@ -16,6 +16,7 @@ from types import (
     CodeType,
     FrameType,
     FunctionType,
+    MappingProxyType,
     MethodType,
     ModuleType,
 )
@@ -72,8 +73,11 @@ class Notes:
 
     def note(self, label: str, get: Get, key: Any) -> None:
         value = get(key, MISSING)
-        if isinstance(value, list | tuple | dict | set | deque | np.ndarray | array | bytearray):
-            self.several.append((label, get, key, copied(value)))
+        if isinstance(value, list | tuple | dict | MappingProxyType | set | deque | np.ndarray | array | bytearray):
+            try:
+                self.several.append((label, get, key, copied(value)))
+            except RecursionError:
+                self.refused = f"{label} holds itself, and cannot be compared before every update: read it in prepare()"
         else:
             self._single(label, get, key, value)
         if len(self.values) + len(self.several) > MOST:
@@ -100,8 +104,8 @@ class Notes:
             self._optimizer(label, value)
         elif (state := _random_state(value)) is not None:
             self.random.append((label, state, state()))
-        elif isinstance(value, list | tuple | set | deque | dict):
-            for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+        elif isinstance(value, list | tuple | set | deque | dict | MappingProxyType):
+            for key, one in value.items() if isinstance(value, dict | MappingProxyType) else enumerate(value):
                 self.look_into(f"{label}[{key!r}]" if isinstance(key, PLAIN) else label, one)
             self._object(label, value)
         elif isinstance(value, Iterator):
@@ -119,6 +123,8 @@ class Notes:
 
     def _object(self, label: str, value: Any) -> None:
         if of_a_library(type(value).__module__) and not isinstance(value, HOLDERS):
+            for function in functions_of(value):  # as functools.cache keeps one
+                self.look_into(label, function)
             return
         self._all(of_object(label, value))
         for cls in type(value).__mro__:
@@ -174,8 +180,9 @@ class Notes:
         """Those of the names that are in a table; of classes and modules there, what of theirs is named too."""
         for name in sorted(names & table.keys()):
             value, label = table[name], f"{of}.{name}"
-            if isinstance(value, FunctionType):
-                self.look_into(label, value)
+            if functions := functions_of(value):
+                for function in functions:
+                    self.look_into(label, function)
             elif isinstance(value, type | ModuleType):
                 home = value.__name__ if isinstance(value, ModuleType) else value.__module__
                 if value not in within and not of_a_library(home):
@@ -213,7 +220,7 @@ class Notes:
 
 def copied(value: Any) -> Any:
     """Containers copied, what is in them too; anything else as it is."""
-    if isinstance(value, dict):
+    if isinstance(value, dict | MappingProxyType):
         return {key: copied(one) for key, one in value.items()}
     if isinstance(value, list | deque | tuple):
         return [copied(one) for one in value]
@@ -226,7 +233,7 @@ def same(noted: Any, now: Any) -> bool:
     """Whether a value is still what a copy of it says: plain ones by value, objects by identity."""
     if noted is now:
         return True
-    if isinstance(now, dict):
+    if isinstance(now, dict | MappingProxyType):
         return isinstance(noted, dict) and noted.keys() == now.keys() and all(same(noted[k], now[k]) for k in now)
     if isinstance(now, list | deque | tuple):
         return isinstance(noted, list) and len(noted) == len(now) and all(map(same, noted, now))
