@@ -46,6 +46,7 @@ SHORT = ["--data", "digits", "--targets", "75", "--seeds", 1, "--dry-run"]
         (["--seeds", 10**9], "seeds says how many, so 1 to"),
         (["--seeds", "0-9999", "--targets", "pairs"], "trials, and the most are 100,000"),
         (["--targets", "75,75"], "target 75 is named more than once"),
+        (["--targets", "75+75"], "domain 75 is named more than once"),
         (["--targets", ""], 'is no domain of digits'),
     ],
 )  # fmt: skip
@@ -60,6 +61,26 @@ def test_what_is_named_twice_is_refused(domainwise) -> None:
     for named in ("erm,erm", "all,all", "all,erm", "erm, ERM"):
         assert "is named more than once" in domainwise("compare", "--algorithms", named, *SHORT)[2]
     assert domainwise("compare", "--algorithms", "arith,arith(inner_steps=2)", *SHORT)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--set", "lr=1e-3", "--set", "lr=1e-4"],
+        ["--steps", 3, "--set", "steps=4"],
+        ["--size", 8, "--set", "input_size=9"],
+    ],
+)
+def test_a_setting_with_two_values_is_refused(domainwise, options: list[Any]) -> None:
+    assert "is given twice, as " in domainwise("compare", "--algorithms", "erm", *SHORT, *options)[2]
+
+
+def test_a_setting_with_two_values_is_refused_in_python_and_beside_an_algorithm(tmp_path: Path) -> None:
+    for function in (dw.compare, dw.fit):
+        with pytest.raises(InputError, match="steps is given twice, as 3 and as 4"):
+            function(dw.digits(), "erm", steps=3, set={"steps": 4}, output=tmp_path)
+    with pytest.raises(InputError, match="lr is given twice"):
+        prepare(dw.digits(), "erm(lr=1e-3, lr=1e-4)")
 
 
 def test_an_address_without_a_cluster_is_refused(domainwise) -> None:

@@ -19,7 +19,7 @@ from domainwise.keeper import Keep, spread
 from domainwise.machine import device_named
 from domainwise.report.study import Results as Results
 from domainwise.results import DAMAGED, Outcome, listing, variants
-from domainwise.settings import Settings, resolve
+from domainwise.settings import Settings, resolve, together
 from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.execute import Watch
 from domainwise.sweep.folder import ended, make_room, opened, refuse_file, restored, serves
@@ -141,7 +141,7 @@ def compare(
     whose process has died is tried again, once if not given.
     """
     device = device_named(device)
-    chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
+    chosen = resolve(preset, benchmark=data.name, device=device, given=together(settings, set or {}))
     spread(snapshots, chosen.steps)
     comparison = prepare(
         data, algorithms, targets=targets, seeds=seeds, settings=chosen, average=average, draws=draws, output=output

@@ -24,7 +24,7 @@ from domainwise.keeper import spread
 from domainwise.machine import bearable, device_named
 from domainwise.model import CONFIG, Model, loaded
 from domainwise.results import trial_in
-from domainwise.settings import Settings, resolve, whole
+from domainwise.settings import Settings, resolve, together, whole
 from domainwise.sweep.ending import models_in
 from domainwise.sweep.execute import Watch, execute
 from domainwise.sweep.folder import check_contents, ended, is_ours, refuse_file
@@ -131,7 +131,7 @@ def fit(
     ``average`` the averaged weights are the model, of several averagers those of the first.
     """
     device = device_named(device)
-    chosen = resolve(preset, benchmark=data.name, device=device, given={**settings, **(set or {})})
+    chosen = resolve(preset, benchmark=data.name, device=device, given=together(settings, set or {}))
     made = fitting(data, algorithm, seed=seed, settings=chosen, average=average, output=output)
     result = made.run(device=device, threads=threads, snapshots=snapshots, watch=watch or (lambda trial, event: None))
     made.check(result)

@@ -186,6 +186,17 @@ def of_algorithm(settings: Settings, name: str) -> Settings:
     return replace(settings, **own, origins={**settings.origins, **dict.fromkeys(own, f"algorithm {name}")})
 
 
+def together(*given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given in several places as one mapping; two values for one name are refused, whichever were meant."""
+    found: dict[str, Any] = {}
+    for part in given:
+        for name, value in part.items():
+            if name in found:
+                raise InputError(f"{name} is given twice, as {found[name]!r} and as {value!r}: once is enough")
+            found[name] = value
+    return found
+
+
 def resolve(
     preset: str = "quick", *, benchmark: str = "", device: str = "cuda", given: Mapping[str, Any] | None = None
 ) -> Settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -100,9 +101,13 @@ def _settings(text: str, whole: str) -> dict[str, Any]:
         assert isinstance(call, ast.Call)
         if call.args:
             raise ValueError("give hyperparameters by name")
-        return {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        found = [(str(keyword.arg), ast.literal_eval(keyword.value)) for keyword in call.keywords]
     except (SyntaxError, ValueError, AssertionError) as error:
         raise InputError(f"cannot read the hyperparameters of {whole!r}: write name(key=value, ...)") from error
+    for name, times in Counter(name for name, _ in found).items():
+        if times > 1:
+            raise InputError(f"{whole}: {name} is given twice: once is enough")
+    return dict(found)
 
 
 def _the_algorithm(module: object, file: str, name: str | None = None) -> type[Algorithm]:

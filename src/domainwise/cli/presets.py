@@ -32,10 +32,10 @@ def show(
     from rich.text import Text
 
     from domainwise.cli.reading import assignments
-    from domainwise.settings import ALGORITHMS, Settings, of_algorithm, resolve
+    from domainwise.settings import ALGORITHMS, Settings, of_algorithm, resolve, together
 
     settings = resolve(
-        name, benchmark=benchmark, given={**({"network": network} if network else {}), **assignments(set)}
+        name, benchmark=benchmark, given=together({"network": network} if network else {}, assignments(set))
     )
     table = Table("setting", "value", "from", box=None, padding=(0, 2))
     for field in fields(Settings):

@@ -16,7 +16,7 @@ from domainwise.data.cache import cache_folder
 from domainwise.data.domains import Domains
 from domainwise.data.source import benchmark_named, open_data
 from domainwise.errors import InputError, Note
-from domainwise.settings import Settings, resolve
+from domainwise.settings import Settings, resolve, together
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ class Ask(Choices):
         options = {name: getattr(self, name) for name in named}
         options |= {"input_size": self.size, "balanced": self.balanced or None}
         given = {name: value for name, value in options.items() if value is not None}
-        return resolve(self.preset, benchmark=benchmark, device=self.device, given={**given, **assignments(self.set)})
+        return resolve(
+            self.preset, benchmark=benchmark, device=self.device, given=together(given, assignments(self.set))
+        )
 
 
 def read(text: str, ask: Ask, machine: One) -> tuple[Domains, Settings]:
@@ -75,13 +77,17 @@ def warnings_in_lines() -> Iterator[None]:
 
 def assignments(given: Sequence[str] | None) -> dict[str, Any]:
     """``--set NAME=VALUE`` as a mapping; a value that is no number, True, False or None is a word."""
-    found = {}
+    found: dict[str, Any] = {}
     for text in given or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip().isidentifier():
             raise InputError(f"cannot read --set {text}: write --set NAME=VALUE, for example --set inner_lr=0.02")
-        try:
-            found[name.strip()] = ast.literal_eval(value.strip())
-        except (ValueError, SyntaxError):
-            found[name.strip()] = value.strip()
+        found = together(found, {name.strip(): _value(value.strip())})
     return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

@@ -204,5 +204,6 @@ def _span(word: str) -> range:
 def _together(data: Domains, word: str) -> tuple[str, ...]:
     if word in data.names:  # a domain may have a plus in its name
         return (word,)
-    names = {data[name.strip()].name for name in word.split("+")}
+    names = [data[name.strip()].name for name in word.split("+")]
+    _no_repetition("domain", names)
     return tuple(name for name in data.names if name in names)
