@@ -257,7 +257,7 @@ def test_of_several_averages_the_first_is_the_model_and_all_can_be_had(tmp_path:
     assert torch.equal(weights(model), weights(dw.load(tmp_path)))
     assert torch.equal(weights(model), found[1])
     assert all(not torch.equal(a, b) for i, a in enumerate(found) for b in found[:i])
-    with pytest.raises(InputError, match='load this model by which="ema'):
+    with pytest.raises(InputError, match='load this model by which="ema'):  # which load would not give
         dw.fit(DATA, "erm", average="ema(decay=0.9)", output=tmp_path, **short)
     with pytest.raises(InputError, match='no model of "ma": ask for one of "best", "ma'):
         dw.load(tmp_path, which="ma")

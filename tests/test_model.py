@@ -148,3 +148,23 @@ def test_measures_beside_accuracy_are_in_the_result(tmp_path: Path) -> None:
     assert set(measures) == {"balanced_accuracy", "macro_f1", "calibration_error", "worst_domain", "worst_accuracy"}
     record = next(r for r in read(tmp_path / "records.jsonl") if r["step"] == result["selected"]["step"])
     assert (measures["worst_domain"], measures["worst_accuracy"]) == ("c", record["domains"]["c"]["main"]["accuracy"])
+
+
+def test_a_saved_model_is_not_taken_for_another_one_of_its_trial(tmp_path: Path) -> None:
+    dw.fit(stripes(), "erm", average="ema", steps=2, batch=4, output=tmp_path)
+    for home, which in (("best", "ema"), ("best", "nonsense"), ("best-average", "best"), ("best-average", "ma")):
+        with pytest.raises(dw.InputError, match=r"is itself .*, or give the folder of the trial"):
+            dw.load(tmp_path / home, which=which)
+    for home, which in (("best", "best"), ("best-average", "ema"), ("best-average", None)):
+        assert dw.load(tmp_path / home, which=which).config.get("average") == (None if home == "best" else "ema")
+
+
+def test_an_average_that_never_came_is_told_of(tmp_path: Path) -> None:
+    with pytest.raises(dw.InputError, match="ma had nothing to average yet after 2 updates"):
+        dw.fit(stripes(), "erm", average="ma", steps=2, batch=4, output=tmp_path / "model")
+    with pytest.warns(UserWarning, match="ma had nothing to average in .*: this is the model without it"):
+        dw.load(tmp_path / "model")
+    results = dw.compare(
+        stripes(), "erm", targets="c", seeds=1, average="ma,ema", steps=2, batch=4, output=tmp_path / "results"
+    )
+    assert "ma had nothing to average yet in 1 of 1 trials." in " ".join(results.table().split())

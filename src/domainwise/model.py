@@ -96,6 +96,8 @@ def loaded(
     if not (home / CONFIG).is_file():
         raise InputError(f"{folder} has no saved model: give the folder of a trial that kept its {which or PLAIN} one")
     config, trial = described(home)
+    if which is None and home == folder / PLAIN and trial.averages:
+        warn(f"{' and '.join(trial.averages)} had nothing to average in {folder}: this is the model without it")
     if which == AVERAGED and config.get("which") != "average":
         raise InputError(f"{home} has no averaged weights: leave out {which}")
     trial = allowed(trial, home, trust_code=trust_code, named=named)

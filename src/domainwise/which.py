@@ -16,6 +16,7 @@ PLAIN, AVERAGED = "best", "best-average"  # the second is of the averager named 
 def home_of(folder: Path, which: str | None) -> Path:
     """Where a model lies. None is averaged weights where there are some; an averager is its own."""
     if (folder / CONFIG).is_file():
+        _require_itself(folder, which)
         return folder
     if which is None:
         return folder / (AVERAGED if (folder / AVERAGED / CONFIG).is_file() else PLAIN)
@@ -27,6 +28,15 @@ def home_of(folder: Path, which: str | None) -> Path:
         known = ", ".join(['"best"', *(f'"{one}"' for one in homes)])
         raise InputError(f'{folder} has no model of "{which}": ask for one of {known}')
     return homes[found]
+
+
+def _require_itself(home: Path, which: str | None) -> None:
+    """Refuse to take one saved model for another."""
+    own = averager_of(home)
+    fits = which in (None, home.name, AVERAGED) or (_named(which, [own]) if own else which == PLAIN)
+    if not fits:
+        what = f"the averaged weights of {own}" if own else "a model without averaging"
+        raise InputError(f'{home} is itself {what}: leave out "{which}", or give the folder of the trial')
 
 
 def averager_of(home: Path) -> str:

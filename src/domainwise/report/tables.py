@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -12,6 +13,7 @@ from domainwise.report import formats
 from domainwise.report.grid import Grid, Group, accuracy, arrange, label, losses, most_seeds, tabled, target
 from domainwise.report.spread import about_errors, error_text, percent, standard_error
 from domainwise.results import Outcome
+from domainwise.separating import separated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,9 +182,18 @@ def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid, how: 
             f'"{"+".join(together)}" is domains held out together: the mean of the accuracies on each of them, which '
             "the trial's result.json has one by one."
         )
+    said.extend(_nothing_averaged(outcomes))
     if len(trials) < len(outcomes):
         said.append("Trials that hold out several domains at once serve leave-one-out selection and have no column.")
     return " ".join(said)
+
+
+def _nothing_averaged(outcomes: Sequence[Outcome]) -> list[str]:
+    """Of averagers that were asked for, those that some trials ended without."""
+    found = [one.result for one in outcomes if one.result["status"] == "finished" and not one.averaged]
+    asked = [(name, name in one.get("averages", ())) for one in found for name in separated(one.get("average", "none"))]
+    missing = Counter(name for name, there in asked if name != "none" and not there)
+    return [f"{name} had nothing to average yet in {n} of {len(found)} trials." for name, n in missing.items()]
 
 
 def frame(outcomes: Sequence[Outcome]) -> pd.DataFrame:
