@@ -14,6 +14,7 @@ import torch
 
 import domainwise as dw
 from domainwise import InputError
+from domainwise.algorithms import create
 from domainwise.api import prepare
 from domainwise.settings import resolve
 from domainwise.sweep.plan import seeds_of
@@ -81,6 +82,27 @@ def test_a_setting_with_two_values_is_refused_in_python_and_beside_an_algorithm(
             function(dw.digits(), "erm", steps=3, set={"steps": 4}, output=tmp_path)
     with pytest.raises(InputError, match="lr is given twice"):
         prepare(dw.digits(), "erm(lr=1e-3, lr=1e-4)")
+
+
+@pytest.mark.parametrize("spec", ["arith(inner='adam', inner_lr=0)", "fish(outer='interpolate', inner_lr=0)"])
+def test_a_walk_that_cannot_move_as_it_is_asked_to_is_refused_before_anything_starts(domainwise, spec: str) -> None:
+    code, out, said = domainwise("compare", "--algorithms", spec, *SHORT)
+    assert (code, out) == (2, "")
+    assert "inner_lr" in said
+
+
+@pytest.mark.parametrize("name", [None, 3, b"erm", ["erm"]])
+def test_an_algorithm_is_named_by_a_text(name: object) -> None:
+    with pytest.raises(InputError, match="name must be a text, got"):
+        create(name)  # type: ignore[arg-type]
+
+
+def test_masked_arrays_are_refused_where_something_is_masked() -> None:
+    x, y = np.zeros((4, 8, 8, 1), np.uint8), np.arange(4) % 2
+    assert len(dw.domains({"a": (np.ma.array(x), y), "b": (x, y)})) == 2
+    for given in ((np.ma.array(x, mask=x == 0), y), (x, np.ma.array(y, mask=y == 1))):
+        with pytest.raises(InputError, match='of domain "a" are partly masked'):
+            dw.domains({"a": given, "b": (x, y)})
 
 
 def test_an_address_without_a_cluster_is_refused(domainwise) -> None:

@@ -14,6 +14,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from domainwise.algorithms._base import Algorithm, hypers, make, written
+from domainwise.arguments import require
 from domainwise.errors import InputError, closest
 from domainwise.separating import separated
 from domainwise.thirdparty import module_of, source_of
@@ -61,6 +62,7 @@ def names() -> list[str]:
 
 def create(name: str, **settings: Any) -> Algorithm:
     """An algorithm by name, or as written on the command line, with hyperparameters."""
+    require("name", name, str)
     spec = parse_one(name)
     return Spec(spec.name, {**spec.settings, **settings}, spec.file).create()
 

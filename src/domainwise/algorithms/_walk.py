@@ -38,6 +38,13 @@ class Walk(Algorithm):
     domainwise: bool = hyper(True)
     buffers: str = hyper("end", choices=("end", "start", "mean"), added=True)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.alpha == 0 and self.outer == "interpolate":
+            raise InputError(f'{self.name}: outer="interpolate" moves by the walk itself, so inner_lr must be above 0')
+        if self.alpha == 0 and self.inner != "sgd":
+            raise InputError(f'{self.name}: with inner_lr=0 inner="{self.inner}" would never move: leave inner out')
+
     @property
     def fresh(self) -> int:
         return self.inner_steps
@@ -73,10 +80,6 @@ class Walk(Algorithm):
     def stepper(self) -> MetaOptimizer:
         outer: torch.optim.Optimizer = self.adam()
         if self.outer == "interpolate":
-            if self.alpha == 0:
-                raise InputError(
-                    f'{self.name}: outer="interpolate" moves by the walk itself, so inner_lr must be above 0'
-                )
             outer = torch.optim.SGD(self.net.parameters(), lr=self.alpha)
         return MetaOptimizer(
             outer,

@@ -179,6 +179,8 @@ LARGEST = 2.0**53  # below which a float holds every whole number
 
 
 def _array(what: str, given: Any) -> npt.NDArray[Any]:
+    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
+        raise InputError(f"{what} are partly masked, and nothing here knows of masks: leave these images out")
     try:
         return np.asarray(given)
     except ValueError:
