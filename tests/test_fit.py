@@ -180,7 +180,8 @@ def test_an_average_that_never_begins_is_no_model(tmp_path: Path) -> None:
         with suppress(dw.InputError):
             dw.fit(DATA, "erm", average=average, output=tmp_path, watch=lambda _, e: events.append(e), **SHORT)
     assert events == []
-    dw.load(tmp_path)
+    with pytest.warns(UserWarning, match="had nothing to average in .*: this is the model without it"):
+        dw.load(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[1]", '{"a": 1}', '{"targets": [], "unheard": 1}'])

@@ -168,3 +168,14 @@ def test_an_average_that_never_came_is_told_of(tmp_path: Path) -> None:
         stripes(), "erm", targets="c", seeds=1, average="ma,ema", steps=2, batch=4, output=tmp_path / "results"
     )
     assert "ma had nothing to average yet in 1 of 1 trials." in " ".join(results.table().split())
+
+
+def test_a_home_folder_is_the_same_to_all_that_write_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    dw.compare(DATA, "erm", targets="c", seeds=1, steps=1, output="~/results")
+    dw.fit(DATA, "erm", steps=1, output="~/model")
+    assert len(dw.Results.open("~/results").outcomes) == 1
+    assert dw.load("~/model").classes == DATA.classes
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]

@@ -4,12 +4,15 @@ import json
 from dataclasses import fields
 
 import pytest
+from made_data import stripes
 from typer.testing import CliRunner
 
 from domainwise import InputError
+from domainwise.algorithms import parse
 from domainwise.cli import app
 from domainwise.data.benchmarks import BENCHMARKS as KNOWN
 from domainwise.settings import BENCHMARKS, PRESETS, TITLES, Settings, resolve
+from domainwise.sweep.plan import plan
 
 
 def test_every_preset_says_everything() -> None:
@@ -133,3 +136,11 @@ def test_a_machine_can_be_measured() -> None:
     lines = CliRunner().invoke(app, arguments).stdout.splitlines()
     assert [line[: len(names[1])].rstrip() for line in lines] == ["algorithm", *names]  # whole, however long
     assert len({len(line) for line in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("dropout", (0, 0.0, -0.0)), ("weight_decay", (0, -0.0)), ("lr", (1, 1.0))]
+)
+def test_one_setting_is_one_trial_however_its_number_is_written(name: str, values: tuple[float, ...]) -> None:
+    made = [plan(stripes(), parse("erm"), [("a",)], [0], resolve(given={name: value})) for value in values]
+    assert len({trial.id for (trial,) in made}) == 1

@@ -84,11 +84,11 @@ def prepare(
     if draws < 1:
         raise InputError(f"draws says how many, the defaults among them, so 1 or more, got {draws}")
     trials = plan(data, specs, targets_of(data, targets), seeds_of(seeds), settings, canonical(average), draws)
-    if output:
-        refuse_file(Path(output))
-    return Comparison(
-        data, tuple(trials), Path(output) if output else default_folder(command, before(trials[0], settings))
-    )
+    if not output:
+        return Comparison(data, tuple(trials), default_folder(command, before(trials[0], settings)))
+    folder = Path(output).expanduser()
+    refuse_file(folder)
+    return Comparison(data, tuple(trials), folder)
 
 
 def before(trial: Trial, settings: Settings) -> Trial:

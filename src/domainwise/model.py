@@ -91,7 +91,7 @@ def loaded(
     folder: Path | str, *, device: str, which: str | None, trust_code: bool = False, named: Trial | None = None
 ) -> Model:
     """The same; code that ``named`` names too needs no more trust, since the user has named it in the present call."""
-    device, folder = device_named(device), Path(folder)
+    device, folder = device_named(device), Path(folder).expanduser()
     home = home_of(folder, which)
     if not (home / CONFIG).is_file():
         raise InputError(f"{folder} has no saved model: give the folder of a trial that kept its {which or PLAIN} one")

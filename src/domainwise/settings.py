@@ -46,6 +46,8 @@ class Settings:
         for name in CHECKS:
             object.__setattr__(self, name, plain(getattr(self, name)))
         check({name: getattr(self, name) for name in (*CHECKS, *CHOICES)})
+        for name in ("dropout", "holdout", "lr", "weight_decay"):  # 0, -0.0 and 0.0 are one setting, and one trial
+            object.__setattr__(self, name, float(getattr(self, name)) + 0.0)
 
     def given_to_all(self) -> dict[str, Any]:
         """Hyperparameters that are not written beside an algorithm."""

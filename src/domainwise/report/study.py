@@ -25,12 +25,13 @@ class Results:
     @typed
     def open(cls, folder: Path | str) -> Results:
         """All that has ended in an output folder."""
-        trials = listing(Path(folder), files=True)
+        folder = Path(folder).expanduser()
+        trials = listing(folder, files=True)
         found = tuple(variants(told_apart(trials.outcomes)))
         if not found and not trials.unknown:
             raise InputError(f"{folder} has no finished trials: give the folder that a comparison wrote to")
         warn_of_damage(trials)
-        return cls(found, Path(folder))
+        return cls(found, folder)
 
     @property
     def troubled(self) -> list[Outcome]:
