@@ -65,6 +65,13 @@ def test_commands_are_understood(page: str, line: str, workplace: Path, monkeypa
     assert not end.value.code
 
 
+def test_the_readme_has_no_blanks_to_fill_in_and_promises_only_what_is_tested() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert not re.findall(r"<(?:this|your|my|the) [^>]*>", text)
+    assert "tested on Linux only" in text
+    assert "Scripts\\" not in text
+
+
 def test_the_readmes_diff_of_a_training_loop_trains() -> None:
     (diff,) = blocks(ROOT / "README.md", "diff")
     torch.manual_seed(0)
