@@ -105,6 +105,24 @@ def test_masked_arrays_are_refused_where_something_is_masked() -> None:
             dw.domains({"a": given, "b": (x, y)})
 
 
+def test_run_is_of_one_algorithm(domainwise) -> None:
+    for named in ("all", "erm,arith"):
+        code, out, said = domainwise("run", "--data", "digits", "--algorithm", named, "--target", "75", "--dry-run")
+        assert (code, out) == (2, "")
+        assert "run is of one algorithm" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [(["--benchmark", "pasc"], "did you mean pacs"), (["--set", "nope=3"], 'is called "nope"')],
+)
+def test_a_preset_is_shown_with_nothing_that_is_not_known(domainwise, options: list[str], sentence: str) -> None:
+    code, out, said = domainwise("presets", "show", "quick", *options)
+    assert (code, out) == (2, "")
+    assert sentence in said
+    assert domainwise("presets", "show", "quick", "--set", "inner_lr=0.02")[0] == 0
+
+
 def test_an_address_without_a_cluster_is_refused(domainwise) -> None:
     code, _, said = domainwise("sweep", "--algorithms", "erm", *SHORT, "--address", "127.0.0.1:6379")
     assert (code, said) == (2, "domainwise: --address is of a Ray cluster: add --engine ray, or leave it out\n")

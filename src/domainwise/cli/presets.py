@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -34,9 +35,11 @@ def show(
     from domainwise.cli.reading import assignments
     from domainwise.settings import ALGORITHMS, Settings, of_algorithm, resolve, together
 
+    _require_known(benchmark)
     settings = resolve(
         name, benchmark=benchmark, given=together({"network": network} if network else {}, assignments(set))
     )
+    _require_hyperparameters(settings.hyperparameters)
     table = Table("setting", "value", "from", box=None, padding=(0, 2))
     for field in fields(Settings):
         if field.name not in ("hyperparameters", "origins"):
@@ -48,3 +51,23 @@ def show(
     for key, value in settings.hyperparameters.items():
         table.add_row(key, Text(str(value)), "given")
     console(highlight=False).print(table)
+
+
+def _require_known(benchmark: str) -> None:
+    from domainwise.data.benchmarks import BENCHMARKS
+    from domainwise.errors import InputError, closest
+
+    known = ["digits", *BENCHMARKS]
+    if benchmark not in ("", *known):
+        raise InputError(f'there is no benchmark "{benchmark}": {closest(benchmark, known)}')
+
+
+def _require_hyperparameters(given: Iterable[str]) -> None:
+    """Of any algorithm that there is."""
+    from domainwise.algorithms import hypers, names
+    from domainwise.algorithms._spec import builtin
+    from domainwise.errors import InputError
+
+    for name in given:
+        if not any(name in hypers(builtin(algorithm)) for algorithm in names()):
+            raise InputError(f'no setting and no hyperparameter of an algorithm is called "{name}"')

@@ -21,7 +21,11 @@ def run(
     machine: Machine,
 ) -> None:
     """Run one trial: one algorithm, one target, one seed."""
+    from domainwise.algorithms import parse
     from domainwise.cli.asked import Asked
+    from domainwise.errors import InputError
 
+    if len(specs := parse(algorithm)) != 1:
+        raise InputError(f"run is of one algorithm, and these are {len(specs)}: domainwise compare takes several")
     asked = Asked(data, preset, choices, beside, machine)
     asked.job(algorithm, targets=[target], seeds=[seed], command="run").go(machine.dry_run)
