@@ -68,6 +68,7 @@ def test_asking_for_an_unknown_domain_names_the_nearest_one() -> None:
         ((images(), [[0, 1, 0, 1]]), r'labels of domain "b" must be a row .* got int64 \(1, 4\)'),
         ((images() / 255, [0, 1, 0, 1]), 'images of domain "b" must be uint8 .* got float64'),
         (([images(1)[0], images(1, (5, 5))[0]], [0, 1]), 'images of domain "b" differ in shape'),
+        ((images(shape=(10, 32, 32)), [0, 1, 0, 1]), "10 x 32 pixels of 32 channels: channels come last"),
         (
             (images(shape=(3, 32, 32)), [0, 1, 0, 1]),
             r"3 x 32 pixels of 32 channels: channels come last, \(N, H, W, C\)",

@@ -194,7 +194,8 @@ FEW = 4  # channels that a picture has at most: where one is no higher than that
 
 def _require_channels_last(name: str, shape: tuple[int, ...]) -> None:
     _, height, width, channels = shape
-    if height <= FEW < min(width, channels):
+    many = height < width == channels  # squares of more bands than a picture has
+    if min(width, channels) > FEW and (height <= FEW or many):
         raise InputError(
             f'the images of domain "{name}" have shape {shape}, which reads as {height} x {width} pixels of {channels} '
             "channels: channels come last, (N, H, W, C); x.transpose(0, 2, 3, 1) does that to an array, "
