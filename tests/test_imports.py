@@ -37,7 +37,7 @@ LAYERS = [
     {"counts", "plausible"},
     {"losses", "averaging", "data", "settings", "trial", "records", "integrity", "select", "results"},
     {"algorithms"},
-    {"inside", "guards", "watching", "tape", "recording"},
+    {"inside", "guards", "watching", "tape", "recorders", "recording"},
     {"capture", "compiled", "model", "predicting", "trust", "waking", "which"},
     {"keeper"},
     {"loop", "course", "evaluate", "checkpoint", "bench"},

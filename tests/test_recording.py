@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+import warnings
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import made_schedules as made
@@ -16,7 +18,8 @@ from made_schedules import WRONG, Slacken, Steps, Turns
 from domainwise import InputError, testing
 from domainwise.algorithms import Algorithm, algorithm, parse
 from domainwise.capture import updater
-from domainwise.recording import KEPT, UNUSED, Captured, Tapes
+from domainwise.recorders import Tapes, warnings_here
+from domainwise.recording import KEPT, UNUSED, Captured
 from domainwise.testing import check_algorithm, check_replayed_training_is_training
 
 Trained = tuple[Algorithm, Any, list[dict[str, float]], list[str]]
@@ -169,3 +172,19 @@ def test_who_says_that_it_cannot_be_recorded_passes_the_check() -> None:
         uncapturable = property(lambda self: "its weights are read on the host")
 
     check_replayed_training_is_training(Honest, {})
+
+
+def test_a_wait_in_the_thread_of_another_trial_is_not_taken_for_one_of_this() -> None:
+    def other() -> None:
+        warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
+        warnings.warn("of something else", stacklevel=1)
+
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with warnings_here(not_elsewhere="called a synchronizing") as heard:
+            thread = Thread(target=other)
+            thread.start()
+            thread.join()
+            warnings.warn("called a synchronizing CUDA operation here", stacklevel=1)
+    assert [str(one.message) for one in heard] == ["called a synchronizing CUDA operation here"]
+    assert [str(one.message) for one in shown] == ["of something else"]

@@ -17,7 +17,8 @@ from domainwise.compiled import keep_compiled
 from domainwise.folding import folds
 from domainwise.network import Network
 from domainwise.pooling import pools
-from domainwise.recording import Captured, Recorder, Say
+from domainwise.recorders import Recorder
+from domainwise.recording import Captured, Say
 from domainwise.residual import residuals
 from domainwise.stem import stems
 from domainwise.tracing import compile_in_place

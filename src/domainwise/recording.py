@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from traceback import walk_tb
-from typing import Any, Protocol
+from typing import Any
 from weakref import ref
 
 import torch
@@ -18,7 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from domainwise.algorithms import Algorithm
 from domainwise.errors import InputError
 from domainwise.guards import Notes, line_of
-from domainwise.tape import Tape
+from domainwise.recorders import CudaGraphs, Recorder
 from domainwise.watching import watching
 
 WARM_UP = 3  # eager updates before a recording: they make the optimizer's state and let libraries choose their kernels
@@ -30,19 +27,7 @@ MANY = 64  # situations, beyond which old ones are forgotten
 
 ADVICE = "let phase say when, or keep it in a tensor that stays where it is (docs/add-an-algorithm.md)"
 
-Step = Callable[[], dict[str, Tensor]]
 Say = Callable[[str], None]
-
-
-class Recorder(Protocol):
-    """Records steps. Each way of running one also says why it could not be recorded; "" if it could."""
-
-    runs: bool  # whether recording a step also takes it
-    without: str  # what a sentence says of an algorithm that is not recorded
-
-    def run(self, step: Step) -> dict[str, Tensor]: ...
-    def rehearse(self, step: Step) -> tuple[dict[str, Tensor], str]: ...
-    def record(self, step: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None], str]: ...
 
 
 @dataclass
@@ -196,79 +181,6 @@ class Captured:
         self.why_not = why
         self.forget()
         self.say(f"{self.algorithm.name} {self.recorder.without}: {why}")
-
-
-class CudaGraphs:
-    """Records in CUDA graphs, which do nothing while they are recorded."""
-
-    runs = False
-    without = "runs without a CUDA graph"
-
-    def __init__(self, device: torch.device) -> None:
-        self.aside = _beside(torch.cuda.current_stream(device))
-        self.last: ref[torch.cuda.CUDAGraph] | None = None
-
-    def run(self, step: Step) -> dict[str, Tensor]:
-        """On another stream, as a recording wants of what comes before it."""
-        self.aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.aside):
-            metrics = step()
-        torch.cuda.current_stream().wait_stream(self.aside)
-        return metrics
-
-    def rehearse(self, step: Step) -> tuple[dict[str, Tensor], str]:
-        """A recording could not wait for the device: torch says who does."""
-        with warnings.catch_warnings(record=True) as heard:
-            warnings.simplefilter("always")
-            mode = torch.cuda.get_sync_debug_mode()
-            torch.cuda.set_sync_debug_mode("warn")
-            try:
-                metrics = self.run(step)
-            finally:
-                torch.cuda.set_sync_debug_mode(mode)
-        waits = [one for one in heard if "called a synchronizing" in str(one.message)]
-        for one in heard:
-            if one not in waits and "Synchronization debug mode" not in str(one.message):
-                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-        where = f"{Path(waits[0].filename).name}, line {waits[0].lineno}" if waits else ""
-        return metrics, f"step waits for a number from the GPU in {where}" if waits else ""
-
-    def record(self, step: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None], str]:
-        graph, other = torch.cuda.CUDAGraph(), self.last() if self.last else None
-        # One after the other they can share memory: nothing that one leaves there is read by the next.
-        pool = other.pool() if other is not None else None
-        with torch.cuda.graph(graph, pool=pool, stream=self.aside, capture_error_mode="thread_local"):
-            row = step()
-        self.last = ref(graph)
-        return row, graph.replay, ""
-
-
-class Tapes:
-    """Records on a CPU, taking the step."""
-
-    runs = True
-    without = "cannot be replayed"
-
-    def run(self, step: Step) -> dict[str, Tensor]:
-        return step()
-
-    def rehearse(self, step: Step) -> tuple[dict[str, Tensor], str]:
-        tape = Tape()
-        with tape.recording():
-            return step(), tape.refused
-
-    def record(self, step: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None], str]:
-        tape = Tape()
-        with tape.recording():
-            row = step()
-        return row, tape.replay, tape.refused
-
-
-@cache
-def _beside(stream: torch.cuda.Stream) -> torch.cuda.Stream:
-    """Another one, to record on: the same every time, since torch gives out 32 and then begins again, with one that a
-    trial may be working on, and since each that was recorded on left 64 MiB of memory taken."""
-    return torch.cuda.Stream(stream.device)  # type: ignore[no-untyped-call]
 
 
 def _no_tensors(metrics: Mapping[str, Any]) -> str:

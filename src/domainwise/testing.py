@@ -14,7 +14,8 @@ from domainwise.algorithms import Algorithm, create, draw, hypers, names
 from domainwise.capture import updater
 from domainwise.losses import Batch
 from domainwise.network import Network
-from domainwise.recording import Captured, Tapes
+from domainwise.recorders import Tapes
+from domainwise.recording import Captured
 
 CLASSES = 2
 Check = Callable[[type[Algorithm], dict[str, Any]], None]
