@@ -15,7 +15,7 @@ from torch.optim import SGD, Adam
 from torch.utils.checkpoint import checkpoint
 
 from domainwise import InputError, MetaOptimizer
-from domainwise.combine import and_mask, arithmetic, constant, last, sand_mask, weighted
+from domainwise.meta.combine import and_mask, arithmetic, constant, last, sand_mask, weighted
 
 
 class Wrapped:

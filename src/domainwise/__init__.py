@@ -10,7 +10,12 @@ from domainwise._version import __version__
 if TYPE_CHECKING:
     from domainwise.api import Results as Results, compare as compare, fit as fit
     from domainwise.checking import check as check
-    from domainwise.combine import (
+    from domainwise.data.digits import digits as digits
+    from domainwise.data.domains import Domains as Domains, domains as domains
+    from domainwise.data.folders import folders as folders
+    from domainwise.errors import InputError as InputError
+    from domainwise.following import follow as follow
+    from domainwise.meta.combine import (
         and_mask as and_mask,
         arithmetic as arithmetic,
         constant as constant,
@@ -18,12 +23,7 @@ if TYPE_CHECKING:
         sand_mask as sand_mask,
         weighted as weighted,
     )
-    from domainwise.data.digits import digits as digits
-    from domainwise.data.domains import Domains as Domains, domains as domains
-    from domainwise.data.folders import folders as folders
-    from domainwise.errors import InputError as InputError
-    from domainwise.following import follow as follow
-    from domainwise.meta import MetaOptimizer as MetaOptimizer
+    from domainwise.meta.optimizer import MetaOptimizer as MetaOptimizer
     from domainwise.model import Model as Model, load as load
     from domainwise.network import Network as Network
     from domainwise.runs import average_runs as average_runs

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from domainwise.algorithms import Algorithm, algorithm, hyper, uniform
-from domainwise.combine import and_mask
-from domainwise.meta import MetaOptimizer
+from domainwise.meta.combine import and_mask
+from domainwise.meta.optimizer import MetaOptimizer
 
 
 @algorithm

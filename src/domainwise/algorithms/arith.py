@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from domainwise.algorithms import algorithm
 from domainwise.algorithms._walk import Walk
-from domainwise.combine import Weighted, arithmetic
+from domainwise.meta.combine import Weighted, arithmetic
 
 
 @algorithm

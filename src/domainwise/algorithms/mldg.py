@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from domainwise.algorithms import Algorithm, algorithm, choice, hyper, log10
 from domainwise.errors import InputError
-from domainwise.walk import Buffers, Gradients, Rewind, Sum, laid_out
+from domainwise.meta.round import Buffers, Gradients, Rewind, Sum, laid_out
 
 ADAM_EPSILON = 1e-8
 _CYCLIC = {"cyclic": 'pairs="cyclic", which pairs every domain with the next', "split": ""}

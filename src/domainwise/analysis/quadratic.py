@@ -9,8 +9,8 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from domainwise.combine import Weighted, arithmetic, constant, last
-from domainwise.meta import MetaOptimizer
+from domainwise.meta.combine import Weighted, arithmetic, constant, last
+from domainwise.meta.optimizer import MetaOptimizer
 
 Leg = tuple[int, ...]  # the domains whose mean loss it descends
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from domainwise.errors import InputError
 from domainwise.losses import Batch
-from domainwise.meta import MetaOptimizer
+from domainwise.meta.optimizer import MetaOptimizer
 from domainwise.report.svg import COLOURS, Panel, panel
 
 if TYPE_CHECKING:

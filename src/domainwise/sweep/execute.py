@@ -21,7 +21,7 @@ from domainwise.files import exists, fresh, made, without_links
 from domainwise.integrity import Damaged, Unreadable, read, sealed
 from domainwise.keeper import Keep, Keeper
 from domainwise.loop import run
-from domainwise.ranks import check_alone
+from domainwise.meta.ranks import check_alone
 from domainwise.records import Journal, publish, publish_once
 from domainwise.results import DAMAGED, result_in
 from domainwise.select import validation

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from domainwise.errors import InputError
-from domainwise.walk import Gradients
+from domainwise.meta.round import Gradients
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

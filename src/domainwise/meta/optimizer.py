@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from domainwise.combine import Combine, arithmetic
 from domainwise.errors import InputError
-from domainwise.ranks import ALONE, Alone, Ranks, several
-from domainwise.refusals import (
+from domainwise.meta.combine import Combine, arithmetic
+from domainwise.meta.ranks import ALONE, Alone, Ranks, several
+from domainwise.meta.refusals import (
     NO_FP16,
     check_inner,
     check_kinds,
@@ -31,7 +31,7 @@ from domainwise.refusals import (
     check_state,
     one_number,
 )
-from domainwise.walk import Buffers, Descent, Gradients, Rewind, Stateful, laid_out, total_of
+from domainwise.meta.round import Buffers, Descent, Gradients, Rewind, Stateful, laid_out, total_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from domainwise.combine import Combine, Weighted
 from domainwise.errors import InputError
+from domainwise.meta.combine import Combine, Weighted
 
 Gradients = Sequence[Tensor | None]  # one per parameter; None where the loss does not depend on it
 

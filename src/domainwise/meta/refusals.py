@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from domainwise.arguments import is_number, is_whole, require
-from domainwise.combine import MAKERS, Weighted
 from domainwise.errors import InputError, warn
+from domainwise.meta.combine import MAKERS, Weighted
 
 NO_FP16 = (
     "a walk cannot be scaled by a GradScaler: its steps would be taken in scaled gradients. "
