@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor
 
 from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, Augmentation, augmentation
-from domainwise.vision import torchvision_ready
+from domainwise.networks.torchvision_compat import torchvision_ready
 
 SIDE = 227  # of the stored images whose speed is measured: those of PACS
 LEVELS = replace(augmentation("domainbed"), mean=(0.0,), std=(1 / 255,))

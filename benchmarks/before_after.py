@@ -21,7 +21,7 @@ started = time.perf_counter()
 import torch
 from domainwise.algorithms import create
 from domainwise.capture import Fast, prepare, updater
-from domainwise.network import build
+from domainwise.networks.network import build
 name, updates = sys.argv[1], int(sys.argv[2])
 torch.manual_seed(0)
 shape = (224, 224, 3)

@@ -29,9 +29,9 @@ from torch.utils.data import DataLoader, RandomSampler
 from domainwise.algorithms import Spec
 from domainwise.bench import Setup, measure
 from domainwise.capture import Fast, prepare
-from domainwise.network import build
+from domainwise.networks.network import build
+from domainwise.networks.torchvision_compat import torchvision_ready
 from domainwise.units import arithmetic_units
-from domainwise.vision import torchvision_ready
 
 CLASSES, BATCH, DOMAINS = 7, 32, 3
 

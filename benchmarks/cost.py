@@ -18,7 +18,7 @@ import torch
 
 from domainwise.algorithms import Algorithm, create, hypers, names
 from domainwise.capture import Fast, prepare, updater
-from domainwise.network import build
+from domainwise.networks.network import build
 
 CLASSES, WARM_UP = 7, 6
 BESIDES = ["causirl(distance='mmd')", "mldg(pairs='split', held_out=2)", "hutchinson(draws=300)"]

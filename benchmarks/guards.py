@@ -16,7 +16,7 @@ import torch
 
 from domainwise.algorithms import create
 from domainwise.capture import Fast, prepare, updater
-from domainwise.network import build
+from domainwise.networks.network import build
 from domainwise.recording import Captured, Tapes
 
 CLASSES, WARM_UP = 7, 6

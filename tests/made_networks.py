@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from domainwise.vision import import_timm
+from domainwise.networks.torchvision_compat import import_timm
 
 timm = import_timm()
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import domainwise.algorithms as package
 from domainwise import InputError, Network, testing
 from domainwise.algorithms import Algorithm, algorithm, create, hyper, names, parse
-from domainwise.network import small_cnn
+from domainwise.networks.network import small_cnn
 from domainwise.testing import check_algorithm, checks
 
 VARIANTS = [

@@ -19,7 +19,7 @@ from domainwise.api import Results, compare
 from domainwise.cli.balance import balance as command
 from domainwise.data.digits import digits
 from domainwise.model import load
-from domainwise.network import Network
+from domainwise.networks.network import Network
 from domainwise.report.document import render
 
 

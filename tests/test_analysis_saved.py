@@ -19,7 +19,7 @@ from domainwise.cli.surface import surface as command
 from domainwise.data.digits import digits
 from domainwise.errors import InputError
 from domainwise.model import load, save
-from domainwise.network import Network
+from domainwise.networks.network import Network
 from domainwise.report.document import render
 from domainwise.results import outcomes
 from domainwise.settings import resolve

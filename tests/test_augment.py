@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
 from domainwise.data.colour import HUE
 from domainwise.errors import InputError
-from domainwise.vision import torchvision_ready
+from domainwise.networks.torchvision_compat import torchvision_ready
 
 torchvision_ready()
 from torchvision import transforms as T  # noqa: E402

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from domainwise.data.augment import Params
 from domainwise.data.colour import CONTRAST, HUE, grey, hue, jitter
-from domainwise.vision import torchvision_ready
+from domainwise.networks.torchvision_compat import torchvision_ready
 
 torchvision_ready()
 from torchvision.transforms import functional as TF  # noqa: E402

@@ -14,7 +14,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
 from domainwise.averaging import EMA, MA, SWA, SWAD, Averager, averager, refresh_batch_norm, swapped_in
 from domainwise.errors import InputError
-from domainwise.network import Network
+from domainwise.networks.network import Network
 
 WRITTEN = ["swad", "swad(ratio=0.2, compat='khanrc')", "swa(start=4, every=3)", "ema", "ema(decay=0.9)", "ma(start=3)"]
 

@@ -21,7 +21,7 @@ from domainwise.algorithms import create, parse
 from domainwise.data.domains import Domain, domains
 from domainwise.data.feed import EVALUATION_BATCH as BATCH, Inputs, Part
 from domainwise.evaluate import evaluate
-from domainwise.network import build
+from domainwise.networks.network import build
 from domainwise.settings import resolve
 from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.execute import execute

@@ -14,7 +14,7 @@ from made_pooling import SHAPES, made
 from domainwise.algorithms import create, names, parse
 from domainwise.capture import Fast, prepare, updater
 from domainwise.loop import run
-from domainwise.network import Network, build
+from domainwise.networks.network import Network, build
 from domainwise.pooling import max_pool
 from domainwise.recording import Captured
 from domainwise.settings import resolve

@@ -22,7 +22,7 @@ from domainwise.__main__ import main
 from domainwise.algorithms import parse
 from domainwise.cli.show import explained
 from domainwise.data.augment import Augmentation
-from domainwise.network import Network
+from domainwise.networks.network import Network
 from domainwise.records import read
 from domainwise.settings import PRESETS, resolve
 from domainwise.sweep.plan import plan

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from domainwise import InputError, Network
 from domainwise.algorithms import create
-from domainwise.network import build, mnist_cnn, network_source
+from domainwise.networks.network import build, mnist_cnn, network_source
 
 RGB = (64, 64, 3)
 

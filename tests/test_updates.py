@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from domainwise import Network
 from domainwise.algorithms import create
-from domainwise.network import build
+from domainwise.networks.network import build
 
 
 @pytest.mark.parametrize("sizes", [(8, 8, 8), UNEQUAL])

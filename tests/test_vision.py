@@ -43,7 +43,7 @@ def made_torchvision(folder: Path, compiled: Path | None) -> Path:
 
 DECLARED = """
     import torch
-    from domainwise.vision import torchvision_ready
+    from domainwise.networks.torchvision_compat import torchvision_ready
 
     torchvision_ready()
     print([hasattr(torch.ops.torchvision, name) for name in ("nms", "qnms")])
@@ -53,7 +53,7 @@ DECLARED = """
 def test_timm_and_a_transform_work_after_the_repair_and_a_second_one_is_harmless() -> None:
     code = """
         import gc
-        from domainwise.vision import torchvision_ready
+        from domainwise.networks.torchvision_compat import torchvision_ready
 
         torchvision_ready()
         torchvision_ready()
@@ -75,7 +75,7 @@ def test_an_import_that_failed_before_is_repaired_too() -> None:
             import torchvision
         except RuntimeError:
             pass
-        from domainwise.vision import import_timm
+        from domainwise.networks.torchvision_compat import import_timm
 
         print(import_timm().is_model("resnet50"))
     """
@@ -112,7 +112,7 @@ def test_schemas_that_somebody_else_declared_are_not_declared_again(tmp_path: Pa
 def test_nothing_heavy_is_imported_before_the_repair_is_asked_for() -> None:
     code = """
         import sys
-        import domainwise.vision
+        import domainwise.networks.torchvision_compat
 
         print([name for name in ("torch", "torchvision", "timm") if name in sys.modules])
     """

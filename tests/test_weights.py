@@ -13,10 +13,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from domainwise import InputError, hub
-from domainwise.network import Network, build
-from domainwise.vision import import_timm
-from domainwise.weights import weights_sha256
+from domainwise import InputError
+from domainwise.networks import hub_download as hub
+from domainwise.networks.network import Network, build
+from domainwise.networks.torchvision_compat import import_timm
+from domainwise.networks.weight_files import weights_sha256
 
 RGB = (64, 64, 3)
 Tensors = dict[str, Tensor]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from domainwise.meta.optimizer import MetaOptimizer as MetaOptimizer
     from domainwise.model import Model as Model, load as load
-    from domainwise.network import Network as Network
+    from domainwise.networks.network import Network as Network
     from domainwise.runs import average_runs as average_runs
 
 # Where each public name lives. They are imported when first asked for, so that the command line starts without torch.

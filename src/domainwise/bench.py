@@ -16,7 +16,7 @@ from domainwise.algorithms import Algorithm, Spec
 from domainwise.capture import Fast, prepare, updater
 from domainwise.data.domains import Domain
 from domainwise.data.feed import EVALUATION_BATCH, Feed, Inputs, Part
-from domainwise.network import build
+from domainwise.networks.network import build
 from domainwise.turns import on_device
 from domainwise.units import arithmetic_units
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from domainwise.algorithms import Algorithm
 from domainwise.compiled import keep_compiled
 from domainwise.folding import folds
-from domainwise.network import Network
+from domainwise.networks.network import Network
 from domainwise.pooling import pools
 from domainwise.recorders import Recorder
 from domainwise.recording import Captured, Say

@@ -24,7 +24,7 @@ from domainwise.errors import InputError
 from domainwise.evaluate import Evaluation, begin
 from domainwise.keeper import Keeper
 from domainwise.model import algorithm_of, network_of, normalisation
-from domainwise.network import Network
+from domainwise.networks.network import Network
 from domainwise.recording import Captured
 from domainwise.records import Record
 from domainwise.trial import Trial

@@ -21,11 +21,11 @@ from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
 from domainwise.errors import InputError, warn
 from domainwise.files import made, sync
 from domainwise.machine import device_named
-from domainwise.network import Network, build
+from domainwise.networks.network import Network, build
+from domainwise.networks.weight_files import save_tensors
 from domainwise.records import publish
 from domainwise.trial import Trial
 from domainwise.trust import allowed
-from domainwise.weights import save_tensors
 from domainwise.which import AVERAGED, CONFIG as CONFIG, PLAIN, home_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from domainwise.algorithms import Algorithm, create, draw, hypers, names
 from domainwise.capture import updater
 from domainwise.losses import Batch
-from domainwise.network import Network
+from domainwise.networks.network import Network
 from domainwise.recorders import Tapes
 from domainwise.recording import Captured
 

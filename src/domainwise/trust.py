@@ -9,7 +9,7 @@ from pathlib import Path
 
 from domainwise.errors import InputError
 from domainwise.files import sha256
-from domainwise.network import OWN
+from domainwise.networks.network import OWN
 from domainwise.trial import Trial
 
 

@@ -18,7 +18,7 @@ from domainwise.losses import Batch, cross_entropy
 from domainwise.meta.combine import constant
 from domainwise.meta.optimizer import MetaOptimizer
 from domainwise.meta.ranks import check_alone
-from domainwise.network import Network
+from domainwise.networks.network import Network
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from domainwise.algorithms._base import Algorithm
 from domainwise.losses import Batch, apart, joined
-from domainwise.network import Network
+from domainwise.networks.network import Network
 
 
 class Terms(NamedTuple):

@@ -12,7 +12,7 @@ from domainwise.algorithms import Algorithm, algorithm
 from domainwise.data.splits import seed_hash
 from domainwise.errors import InputError
 from domainwise.losses import Batch, joined
-from domainwise.network import Network
+from domainwise.networks.network import Network
 
 
 @algorithm

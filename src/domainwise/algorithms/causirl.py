@@ -8,7 +8,7 @@ from torch import Tensor
 
 from domainwise.algorithms import Penalized, Terms, algorithm, hyper, log10
 from domainwise.losses import Batch, coral_between, mmd_between, risks
-from domainwise.network import Network
+from domainwise.networks.network import Network
 
 
 @algorithm

@@ -11,7 +11,7 @@ from domainwise.algorithms import Penalized, Terms, algorithm, hyper, log10, uni
 from domainwise.algorithms._penalty import at_head
 from domainwise.errors import InputError
 from domainwise.losses import Batch, head_variance
-from domainwise.network import Network
+from domainwise.networks.network import Network
 
 
 @algorithm

@@ -17,7 +17,7 @@ from domainwise.losses import (
     mean_of,
     risks,
 )
-from domainwise.network import Network
+from domainwise.networks.network import Network
 
 Head = tuple[Tensor, Tensor]  # what a domain puts into the head, and what comes out
 

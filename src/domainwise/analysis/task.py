@@ -18,7 +18,7 @@ from domainwise.errors import InputError
 from domainwise.loop import dealt
 from domainwise.losses import Batch
 from domainwise.model import Model
-from domainwise.network import Network
+from domainwise.networks.network import Network
 from domainwise.settings import CHOICES
 from domainwise.trial import Trial
 from domainwise.units import arithmetic_units

@@ -12,7 +12,7 @@ from domainwise.averaging import averagers
 from domainwise.data.domains import Domains
 from domainwise.keeper import Keep, checked, spread
 from domainwise.model import algorithm_of, network_of
-from domainwise.network import Network
+from domainwise.networks.network import Network
 from domainwise.trial import Trial
 
 ADAM = 2  # copies of the weights that an optimizer keeps

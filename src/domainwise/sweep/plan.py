@@ -13,7 +13,7 @@ from domainwise.algorithms import Spec, hypers, resolved
 from domainwise.arguments import is_whole, plain
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.network import check_name, network_source
+from domainwise.networks.network import check_name, network_source
 from domainwise.settings import PRESETS, Settings, of_algorithm
 from domainwise.sweep.draws import drawn
 from domainwise.sweep.suited import suited
@@ -101,7 +101,7 @@ def _network(settings: Settings) -> dict[str, str]:
 def _weights(weights: str) -> dict[str, str]:
     if weights in ("none", "pretrained"):
         return {"weights": weights}
-    from domainwise.weights import weights_sha256
+    from domainwise.networks.weight_files import weights_sha256
 
     return {"weights": weights_sha256(Path(weights)), "weights_file": str(Path(weights).absolute())}
 

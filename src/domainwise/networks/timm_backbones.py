@@ -11,9 +11,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from domainwise.errors import InputError, closest
-from domainwise.hub import hub_file
-from domainwise.vision import import_timm
-from domainwise.weights import fill, read_weights
+from domainwise.networks.hub_download import hub_file
+from domainwise.networks.torchvision_compat import import_timm
+from domainwise.networks.weight_files import fill, read_weights
 
 # Without a tag these mean the weights of the published benchmarks, torchvision's first, and not timm's own.
 _TORCHVISION = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")

@@ -171,7 +171,7 @@ def check_name(name: str, *, pretrained: bool = False) -> None:
     if pretrained and (own or name in UNTRAINED):
         raise _no_weights(name)
     if not own and name not in UNTRAINED:
-        from domainwise.backbones import check_name as check_backbone
+        from domainwise.networks.timm_backbones import check_name as check_backbone
 
         check_backbone(name, pretrained=pretrained)
 
@@ -183,7 +183,7 @@ def network_source(name: str) -> str:
 
 
 def _backbone(name: str, images: tuple[int, int, int], classes: int, pretrained: bool, weights: Path | None) -> Network:
-    from domainwise.backbones import backbone
+    from domainwise.networks.timm_backbones import backbone
 
     featurizer = backbone(name, images[1:], images[0], pretrained=pretrained, weights=weights)
     return Network(featurizer, nn.Linear(_width(featurizer, images, name), classes))
@@ -191,7 +191,7 @@ def _backbone(name: str, images: tuple[int, int, int], classes: int, pretrained:
 
 def _fill(featurizer: nn.Module, name: str, pretrained: bool, weights: Path | None) -> None:
     if weights is not None:
-        from domainwise.weights import fill, read_weights
+        from domainwise.networks.weight_files import fill, read_weights
 
         fill(featurizer, read_weights(weights), weights, name)
     elif pretrained:

@@ -1,0 +1,1 @@
+"""A featurizer and a head: networks by name, timm backbones and files of weights."""
