@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, Augmentation, augmentation
+from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD, Augmentation, augmentation
 from domainwise.networks.torchvision_compat import torchvision_ready
 
 SIDE = 227  # of the stored images whose speed is measured: those of PACS

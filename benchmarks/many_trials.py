@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.api import Comparison, prepare
-from domainwise.data.source import open_data
+from domainwise.data.sources.open import open_data
 from domainwise.integrity import digest, sealed
 from domainwise.results import READ
 from domainwise.settings import resolve

@@ -13,7 +13,7 @@ from domainwise.analysis.quadratic import STRATEGIES, path, three_bowls
 from domainwise.analysis.share import expected, figure, followed
 from domainwise.analysis.task import task
 from domainwise.api import compare
-from domainwise.data.digits import digits
+from domainwise.data.sources.digits import digits
 from domainwise.model import load
 from domainwise.report.surfaces import picture
 from domainwise.report.svg import as_file

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from domainwise.data.folders import folders
+from domainwise.data.sources.folders import folders
 from domainwise.errors import InputError
 
 

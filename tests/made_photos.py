@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from torch import Tensor
 
-from domainwise.data.augment import Augmentation
+from domainwise.data.batches.augment import Augmentation
 
 LEVELS = Augmentation(mean=(0.0,), std=(1 / 255,))
 CROP = replace(LEVELS, jitter=(0.0, 0.0, 0.0, 0.0), grey=0.0)

@@ -18,7 +18,7 @@ from domainwise.analysis.balance import balance
 from domainwise.analysis.task import task
 from domainwise.api import prepare
 from domainwise.cli.balance import balance as command
-from domainwise.data.digits import digits
+from domainwise.data.sources.digits import digits
 from domainwise.model import load
 from domainwise.report.balance import FILE, Measured, compared, rows
 from domainwise.report.document import render

@@ -17,7 +17,7 @@ from domainwise.analysis.landscape import walk
 from domainwise.analysis.task import Task, task
 from domainwise.api import Results, compare
 from domainwise.cli.balance import balance as command
-from domainwise.data.digits import digits
+from domainwise.data.sources.digits import digits
 from domainwise.model import load
 from domainwise.networks.network import Network
 from domainwise.report.document import render

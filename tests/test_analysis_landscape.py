@@ -26,7 +26,7 @@ from domainwise.analysis.task import Task, task
 from domainwise.api import compare
 from domainwise.cli import app as everything
 from domainwise.cli.surface import surface as command
-from domainwise.data.digits import digits
+from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
 from domainwise.model import load
 from domainwise.records import publish

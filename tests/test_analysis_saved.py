@@ -16,7 +16,7 @@ from domainwise.analysis.saved import places
 from domainwise.analysis.task import Task, task
 from domainwise.api import compare, prepare
 from domainwise.cli.surface import surface as command
-from domainwise.data.digits import digits
+from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
 from domainwise.model import load, save
 from domainwise.networks.network import Network

@@ -13,8 +13,8 @@ from PIL import Image
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
-from domainwise.data.colour import HUE
+from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
+from domainwise.data.batches.colour import HUE
 from domainwise.errors import InputError
 from domainwise.networks.torchvision_compat import torchvision_ready
 

@@ -13,8 +13,8 @@ from made_photos import CROP, LEVELS, eight_photos, levels, seeded, tensor
 from PIL import Image
 from torch import Tensor
 
-from domainwise.data.augment import Params
-from domainwise.data.colour import CONTRAST, HUE, grey, hue, jitter
+from domainwise.data.batches.augment import Params
+from domainwise.data.batches.colour import CONTRAST, HUE, grey, hue, jitter
 from domainwise.networks.torchvision_compat import torchvision_ready
 
 torchvision_ready()

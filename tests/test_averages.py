@@ -16,7 +16,7 @@ from domainwise.algorithms import parse
 from domainwise.averaging import averagers, canonical
 from domainwise.capture import Fast
 from domainwise.checkpoint import load, save, saved
-from domainwise.data.feed import Feed
+from domainwise.data.batches.feed import Feed
 from domainwise.following import Tail, follow
 from domainwise.loop import averaged_in, run, set_up
 from domainwise.records import Record

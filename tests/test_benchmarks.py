@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from made_images import benchmark_folder
 
-from domainwise.data.benchmarks import BENCHMARKS, difference_of, recognised
-from domainwise.data.digits import digits
-from domainwise.data.folders import folders
-from domainwise.data.listing import Listing
-from domainwise.data.source import benchmark_named, find_source, open_data
+from domainwise.data.sources.benchmarks import BENCHMARKS, difference_of, recognised
+from domainwise.data.sources.digits import digits
+from domainwise.data.sources.folders import folders
+from domainwise.data.sources.listing import Listing
+from domainwise.data.sources.open import benchmark_named, find_source, open_data
 from domainwise.errors import InputError
 
 PACS = ("art_painting", "cartoon", "photo", "sketch")

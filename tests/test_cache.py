@@ -15,10 +15,10 @@ import pytest
 from made_images import noise, noisy_folder
 from PIL import Image
 
-from domainwise.data.cache import cache_folder
+from domainwise.data.decoded.cache import cache_folder
+from domainwise.data.decoded.cache_entries import clear, entries
 from domainwise.data.domains import Domains
-from domainwise.data.shelf import clear, entries
-from domainwise.data.source import open_data
+from domainwise.data.sources.open import open_data
 from domainwise.errors import InputError
 
 
@@ -184,7 +184,7 @@ def test_too_little_room_is_known_before_anything_is_written(
 # With a limit on the size of a file, a write fails in the middle as it does when a disk is full.
 LIMITED = """
 import resource, sys, warnings
-from domainwise.data.source import open_data
+from domainwise.data.sources.open import open_data
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -209,7 +209,7 @@ def test_a_write_that_fails_in_the_middle_leaves_nothing_behind(root: Path, cach
 COMPETING = """
 import sys
 from pathlib import Path
-from domainwise.data.source import open_data
+from domainwise.data.sources.open import open_data
 said = []
 data = open_data(sys.argv[1], size=32, cache=sys.argv[2], say=said.append)
 print(data.fingerprint, data["a"].images.sum(), sum("decoded once" in line for line in said))
@@ -248,7 +248,7 @@ def test_where_nothing_can_be_locked_the_first_one_to_end_counts(
 
 KILLED = """
 import os, signal, sys
-from domainwise.data.source import open_data
+from domainwise.data.sources.open import open_data
 open_data(sys.argv[1], size=32, cache=sys.argv[2], progress=lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
 """
 

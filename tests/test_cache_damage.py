@@ -14,9 +14,9 @@ from made_images import noisy_folder
 from test_cache import cache, only_entry, opened, root, same
 
 from domainwise.checking import check
-from domainwise.data import blocks, storage
-from domainwise.data.shelf import clear, damage, entries
-from domainwise.data.source import open_data
+from domainwise.data.decoded import array_files as storage, blocks
+from domainwise.data.decoded.cache_entries import clear, damage, entries
+from domainwise.data.sources.open import open_data
 from domainwise.errors import InputError
 from domainwise.integrity import checksum
 

@@ -10,7 +10,7 @@ import pytest
 from made_data import image_folder, stripes
 
 import domainwise as dw
-from domainwise.data.source import open_data
+from domainwise.data.sources.open import open_data
 from domainwise.sweep.alone import alone
 
 DATA = stripes()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from domainwise.data.decode import ImageError, decode, pillow_warnings
+from domainwise.data.decoded.image import ImageError, decode, pillow_warnings
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from domainwise.data.digits import _shipped, digits
 from domainwise.data.domains import Domains
+from domainwise.data.sources.digits import _shipped, digits
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +41,13 @@ def test_the_images_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -
     data, labels = _shipped()
     assert np.array_equal(data, load_digits().data)
     assert np.array_equal(labels, load_digits().target)
-    monkeypatch.setattr("domainwise.data.digits.find_spec", lambda name: None)
+    monkeypatch.setattr("domainwise.data.sources.digits.find_spec", lambda name: None)
     assert np.array_equal(_shipped()[0], data)
 
 
 def test_every_digit_is_in_exactly_one_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 1797
-    monkeypatch.setattr("domainwise.data.digits._shipped", lambda: (np.zeros((count, 64)), np.arange(count)))
+    monkeypatch.setattr("domainwise.data.sources.digits._shipped", lambda: (np.zeros((count, 64)), np.arange(count)))
     data = digits()
     assert sorted(np.concatenate([domain.labels for domain in data])) == list(range(count))
     assert [len(domain) for domain in data] == [300, 300, 300, 299, 299, 299]
@@ -83,5 +83,5 @@ def test_the_fingerprint_is_the_same_every_time(data: Domains) -> None:
 
 
 def test_importing_the_module_does_not_import_scikit_learn() -> None:
-    program = "import sys, domainwise.data.digits; sys.exit('sklearn' in sys.modules)"
+    program = "import sys, domainwise.data.sources.digits; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

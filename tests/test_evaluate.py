@@ -18,8 +18,8 @@ from sklearn import calibration, metrics
 
 from domainwise import counts
 from domainwise.algorithms import create, parse
+from domainwise.data.batches.feed import EVALUATION_BATCH as BATCH, Inputs, Part
 from domainwise.data.domains import Domain, domains
-from domainwise.data.feed import EVALUATION_BATCH as BATCH, Inputs, Part
 from domainwise.evaluate import evaluate
 from domainwise.networks.network import build
 from domainwise.settings import resolve

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from made_folders import draw, made
 
-from domainwise.data.folders import folders
-from domainwise.data.reading import BATCH
+from domainwise.data.decoded.decode_all import BATCH
+from domainwise.data.sources.folders import folders
 
 
 def test_folders_become_domains_and_classes_in_the_order_of_their_names(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from made_folders import draw, made, refusal
 from PIL import Image
 
-from domainwise.data.folders import folders
+from domainwise.data.sources.folders import folders
 from domainwise.errors import InputError
 
 

@@ -21,7 +21,7 @@ from domainwise import InputError, loop
 from domainwise.__main__ import main
 from domainwise.algorithms import parse
 from domainwise.cli.show import explained
-from domainwise.data.augment import Augmentation
+from domainwise.data.batches.augment import Augmentation
 from domainwise.networks.network import Network
 from domainwise.records import read
 from domainwise.settings import PRESETS, resolve

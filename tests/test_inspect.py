@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from domainwise.cli import cache as cache_command
 from domainwise.cli.inspect import inspect
-from domainwise.data.folders import folders
-from domainwise.data.source import find_source, open_data
-from domainwise.data.survey import Survey, survey
+from domainwise.data.inspect.survey import Survey, survey
+from domainwise.data.sources.folders import folders
+from domainwise.data.sources.open import find_source, open_data
 from domainwise.errors import InputError
 
 Run = Callable[..., tuple[int, str]]

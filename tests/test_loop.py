@@ -13,8 +13,8 @@ from domainwise import InputError, records
 from domainwise.algorithms import parse
 from domainwise.capture import Fast
 from domainwise.course import Diverged
+from domainwise.data.batches.feed import Feed, Inputs, Part
 from domainwise.data.domains import Domain
-from domainwise.data.feed import Feed, Inputs, Part
 from domainwise.data.splits import split
 from domainwise.loop import averaged_in, run, set_up
 from domainwise.results import result_in

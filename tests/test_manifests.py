@@ -12,8 +12,8 @@ from made_folders import draw, made
 
 from domainwise.data.arrays import FREE, HOLDOUT, MAIN
 from domainwise.data.domains import Domains
-from domainwise.data.folders import folders
-from domainwise.data.source import open_data
+from domainwise.data.sources.folders import folders
+from domainwise.data.sources.open import open_data
 from domainwise.data.splits import split
 from domainwise.errors import InputError
 

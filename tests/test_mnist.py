@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 
 from domainwise.data.domains import Domains
-from domainwise.data.mnist import read_mnist
-from domainwise.data.source import open_data
+from domainwise.data.sources.mnist import read_mnist
+from domainwise.data.sources.open import open_data
 from domainwise.errors import InputError
 
 SIDE, TRAIN, TEST = 28, 90, 30

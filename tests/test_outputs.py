@@ -22,8 +22,8 @@ from PIL import Image
 import domainwise as dw
 from domainwise import InputError
 from domainwise.api import prepare
-from domainwise.data.digits import digits
 from domainwise.data.domains import domains
+from domainwise.data.sources.digits import digits
 from domainwise.legible import defused, legible
 from domainwise.outputs import PAGE, PICTURE, PNG, check, put
 from domainwise.predicting import Prediction

@@ -20,10 +20,10 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import domainwise as dw
-from domainwise.data.decode import decode, pillow_warnings
-from domainwise.data.digits import digits
-from domainwise.data.folders import images_in
-from domainwise.data.source import open_data
+from domainwise.data.decoded.image import decode, pillow_warnings
+from domainwise.data.sources.digits import digits
+from domainwise.data.sources.folders import images_in
+from domainwise.data.sources.open import open_data
 from domainwise.data.splits import split
 from domainwise.predicting import Prediction
 from domainwise.records import read, whole

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.cli import app
-from domainwise.data.benchmarks import BENCHMARKS as KNOWN
+from domainwise.data.sources.benchmarks import BENCHMARKS as KNOWN
 from domainwise.settings import BENCHMARKS, PRESETS, TITLES, Settings, resolve
 from domainwise.sweep.plan import plan
 

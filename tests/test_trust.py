@@ -18,7 +18,7 @@ from PIL import Image
 
 import domainwise as dw
 from domainwise import InputError
-from domainwise.data.digits import digits
+from domainwise.data.sources.digits import digits
 from domainwise.integrity import sealed
 from domainwise.trust import Code
 

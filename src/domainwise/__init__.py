@@ -10,9 +10,9 @@ from domainwise._version import __version__
 if TYPE_CHECKING:
     from domainwise.api import Results as Results, compare as compare, fit as fit
     from domainwise.checking import check as check
-    from domainwise.data.digits import digits as digits
     from domainwise.data.domains import Domains as Domains, domains as domains
-    from domainwise.data.folders import folders as folders
+    from domainwise.data.sources.digits import digits as digits
+    from domainwise.data.sources.folders import folders as folders
     from domainwise.errors import InputError as InputError
     from domainwise.following import follow as follow
     from domainwise.meta.combine import (

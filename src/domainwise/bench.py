@@ -14,8 +14,8 @@ import torch
 
 from domainwise.algorithms import Algorithm, Spec
 from domainwise.capture import Fast, prepare, updater
+from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part
 from domainwise.data.domains import Domain
-from domainwise.data.feed import EVALUATION_BATCH, Feed, Inputs, Part
 from domainwise.networks.network import build
 from domainwise.turns import on_device
 from domainwise.units import arithmetic_units

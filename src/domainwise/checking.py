@@ -13,7 +13,7 @@ from pathlib import Path
 from domainwise import integrity
 from domainwise.arguments import typed
 from domainwise.checkpoint import remove, saved
-from domainwise.data import shelf, storage
+from domainwise.data.decoded import array_files as storage, cache_entries as shelf
 from domainwise.errors import InputError
 from domainwise.model import CONFIG, read as weights_of
 from domainwise.records import Journal

@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from domainwise.data.cache import own_cache_folder
+from domainwise.data.decoded.cache import own_cache_folder
 
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 PROBED = 2**20  # bytes that there must be room for

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from domainwise.algorithms import Algorithm
 from domainwise.counts import BINS, kept
-from domainwise.data.feed import Inputs, Part, batches
+from domainwise.data.batches.feed import Inputs, Part, batches
 from domainwise.turns import in_turn
 
 Numbers = npt.NDArray[np.float32]

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm
+from domainwise.data.batches.feed import Inputs
 from domainwise.data.domains import Domains
-from domainwise.data.feed import Inputs
 from domainwise.errors import InputError
 from domainwise.files import names_in
 from domainwise.model import fingerprint, save

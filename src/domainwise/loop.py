@@ -17,8 +17,8 @@ from domainwise.averaging import Averages, refresh_batch_norm, swapped_in
 from domainwise.capture import Fast, Update, prepare, updater
 from domainwise.checkpoint import Checkpoints, Stateful
 from domainwise.course import Losses
+from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
 from domainwise.data.domains import Domain, Domains
-from domainwise.data.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
 from domainwise.data.splits import seed_hash, split
 from domainwise.errors import InputError
 from domainwise.evaluate import Evaluation, begin

@@ -17,7 +17,7 @@ from torch import Tensor
 from domainwise import integrity
 from domainwise.algorithms import Algorithm, Spec
 from domainwise.arguments import require, typed
-from domainwise.data.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
+from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
 from domainwise.errors import InputError, warn
 from domainwise.files import made, sync
 from domainwise.machine import device_named
@@ -65,7 +65,7 @@ class Model:
 
     def predict_files(self, *places: str | os.PathLike[str]) -> Iterator[Prediction]:
         """One after the other, the images in files and folders; each is read as data to train on is."""
-        from domainwise.data.folders import images_in
+        from domainwise.data.sources.folders import images_in
         from domainwise.predicting import predictions
 
         for place in places:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from domainwise.data.arrays import CHANNELS, Images
-from domainwise.data.decode import ImageError, content_of, pillow_warnings, rgb, squeezed
-from domainwise.data.parallel import side_by_side
+from domainwise.data.decoded.image import ImageError, content_of, pillow_warnings, rgb, squeezed
+from domainwise.data.decoded.parallel import side_by_side
 from domainwise.errors import InputError
 from domainwise.model import BATCH, Model
 

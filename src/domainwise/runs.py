@@ -10,8 +10,8 @@ from torch import Tensor
 
 from domainwise.arguments import typed
 from domainwise.averaging import average_models, greedy
+from domainwise.data.batches.feed import Inputs
 from domainwise.data.domains import Domains
-from domainwise.data.feed import Inputs
 from domainwise.errors import InputError
 from domainwise.evaluate import evaluate
 from domainwise.loop import dealt

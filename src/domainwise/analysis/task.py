@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from domainwise.capture import Fast, prepare
+from domainwise.data.batches.feed import EVALUATION_BATCH, Chosen, Inputs, Part
 from domainwise.data.domains import Domains
-from domainwise.data.feed import EVALUATION_BATCH, Chosen, Inputs, Part
 from domainwise.data.splits import seed_hash
 from domainwise.errors import InputError
 from domainwise.loop import dealt

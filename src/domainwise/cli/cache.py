@@ -8,7 +8,7 @@ from domainwise.cli import options as o
 from domainwise.cli.plain import console
 
 if TYPE_CHECKING:
-    from domainwise.data.shelf import Entry
+    from domainwise.data.decoded.cache_entries import Entry
 
 app = typer.Typer(name="cache", help="See and clear the images that were decoded before.", no_args_is_help=True)
 
@@ -20,8 +20,8 @@ def list_entries(cache: o.Cache = None) -> None:
     from rich.text import Text
 
     from domainwise import compiled
-    from domainwise.data.cache import cache_folder
-    from domainwise.data.shelf import entries, gigabytes
+    from domainwise.data.decoded.cache import cache_folder
+    from domainwise.data.decoded.cache_entries import entries, gigabytes
     from domainwise.legible import legible
 
     folder = cache_folder(cache)
@@ -54,8 +54,8 @@ def clear(
 ) -> None:
     """Remove decoded images; they are made again when they are needed."""
     from domainwise import compiled as kernels
-    from domainwise.data import shelf
-    from domainwise.data.cache import cache_folder
+    from domainwise.data.decoded import cache_entries as shelf
+    from domainwise.data.decoded.cache import cache_folder
     from domainwise.errors import InputError
 
     if compiled:
@@ -70,7 +70,7 @@ def clear(
 
 
 def _row(entry: Entry) -> list[str]:
-    from domainwise.data.shelf import gigabytes
+    from domainwise.data.decoded.cache_entries import gigabytes
 
     if entry.created is None:
         return [entry.name, gigabytes(entry.bytes), "?", "?", "damaged", "?"]

@@ -14,7 +14,7 @@ from domainwise.cli.plain import console, plain_streams
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from domainwise.data.survey import Survey
+    from domainwise.data.inspect.survey import Survey
 
 SHOWN = 20  # corrupt files and duplicates; --format json has them all
 
@@ -39,9 +39,9 @@ def inspect(
     import json
     import sys
 
-    from domainwise.data.picture import check_picture, write_picture
-    from domainwise.data.source import find_source
-    from domainwise.data.survey import survey
+    from domainwise.data.inspect.contact_sheet import check_picture, write_picture
+    from domainwise.data.inspect.survey import survey
+    from domainwise.data.sources.open import find_source
 
     if not no_picture:
         check_picture(picture)

@@ -12,7 +12,7 @@ from domainwise.cli.groups import Machine
 from domainwise.cli.job import Job
 from domainwise.cli.reading import Ask, read
 from domainwise.data.domains import Domains
-from domainwise.data.source import benchmark_named
+from domainwise.data.sources.open import benchmark_named
 from domainwise.errors import InputError
 from domainwise.paper import figure1, figure2, figure3, figure4, figure5, table5
 from domainwise.paper.contents import TABLES, TRAINS, Trains, algorithms_of

@@ -55,7 +55,7 @@ def predict(
 
     from domainwise.cli.job import threads_for
     from domainwise.cli.pace import pace
-    from domainwise.data.folders import images_in
+    from domainwise.data.sources.folders import images_in
     from domainwise.machine import bearable
     from domainwise.model import load
     from domainwise.predicting import predictions
@@ -84,7 +84,7 @@ def predict(
 
 def _form(output: Path | None, format: PredictionFormat | None) -> str:
     """As the file is named; printed, as asked for. A file that is there stays, unless it holds predictions."""
-    from domainwise.data.folders import looking
+    from domainwise.data.sources.folders import looking
     from domainwise.errors import InputError
     from domainwise.outputs import check
     from domainwise.report.predictions import BEGINNING

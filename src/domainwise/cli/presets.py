@@ -54,7 +54,7 @@ def show(
 
 
 def _require_known(benchmark: str) -> None:
-    from domainwise.data.benchmarks import BENCHMARKS
+    from domainwise.data.sources.benchmarks import BENCHMARKS
     from domainwise.errors import InputError, closest
 
     known = ["digits", *BENCHMARKS]

@@ -12,9 +12,9 @@ from typing import Any
 
 from domainwise.cli.groups import Choices, One
 from domainwise.cli.plain import console, plain_streams
-from domainwise.data.cache import cache_folder
+from domainwise.data.decoded.cache import cache_folder
 from domainwise.data.domains import Domains
-from domainwise.data.source import benchmark_named, open_data
+from domainwise.data.sources.open import benchmark_named, open_data
 from domainwise.errors import InputError, Note
 from domainwise.settings import Settings, resolve, together
 

@@ -85,13 +85,13 @@ class Domains:
 
     def save(self, folder: Path) -> None:
         """Write arrays that :meth:`open` maps instead of reading; those that are mapped already are linked to."""
-        from domainwise.data.storage import save
+        from domainwise.data.decoded.array_files import save
 
         save(self, folder)
 
     @classmethod
     def open(cls, folder: Path) -> Domains:
-        from domainwise.data.storage import load
+        from domainwise.data.decoded.array_files import load
 
         return load(folder)
 

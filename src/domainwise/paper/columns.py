@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from domainwise.data.benchmarks import BENCHMARKS
+from domainwise.data.sources.benchmarks import BENCHMARKS
 from domainwise.errors import InputError
 from domainwise.paper.numbers import AVG, DATA_SETS
 from domainwise.report.grid import natural

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from unicodedata import normalize
 
-from domainwise.data.listing import quoted
+from domainwise.data.sources.listing import quoted
 from domainwise.legible import csv_row, defused, legible
 from domainwise.predicting import Prediction
 from domainwise.records import finite

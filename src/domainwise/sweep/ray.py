@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from domainwise.capture import Fast
+from domainwise.data.decoded.array_files import Damaged
 from domainwise.data.domains import Domains
-from domainwise.data.storage import Damaged
 from domainwise.errors import InputError, warn
 from domainwise.keeper import Keep
 from domainwise.sweep.claims import Claims

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from domainwise.data.arrays import Images
+from domainwise.data.decoded.array_files import assemble
+from domainwise.data.decoded.decode_all import Progress, oddities, read
+from domainwise.data.decoded.sizes import Layout, Sizes, layout_of
 from domainwise.data.domains import Domains
-from domainwise.data.layout import Layout, Sizes, layout_of
-from domainwise.data.listing import Listing
-from domainwise.data.reading import Progress, oddities, read
-from domainwise.data.storage import assemble
+from domainwise.data.sources.listing import Listing
 from domainwise.errors import InputError
 
 

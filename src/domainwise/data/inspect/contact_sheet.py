@@ -11,9 +11,9 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
 from domainwise.data.arrays import Images
-from domainwise.data.decode import ImageError, content_of, pillow_warnings, rgb
+from domainwise.data.decoded.image import ImageError, content_of, pillow_warnings, rgb
 from domainwise.data.domains import Domains
-from domainwise.data.listing import Listing
+from domainwise.data.sources.listing import Listing
 from domainwise.errors import InputError
 from domainwise.legible import legible
 from domainwise.outputs import MADE_BY, PNG, check, put

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from domainwise.data.arrays import FREE, HOLDOUT, MAIN
-from domainwise.data.listing import File, Listing, quoted
-from domainwise.data.rows import Row, read_rows
+from domainwise.data.sources.listing import File, Listing, quoted
+from domainwise.data.sources.rows import Row, read_rows
 from domainwise.errors import InputError
 
 SPLITS = {"": FREE, "train": MAIN, "holdout": HOLDOUT, "val": HOLDOUT, "validation": HOLDOUT}

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from domainwise.data.folders import find_domains, look, looking, require_folder
-from domainwise.data.listing import Listing, listed, quoted
+from domainwise.data.sources.folders import find_domains, look, looking, require_folder
+from domainwise.data.sources.listing import Listing, listed, quoted
 from domainwise.errors import InputError
 
 WRAPPERS = ("kfold", "images", "raw_images", "data")  # folders that downloads put around the domains

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from domainwise.data.arrays import Ragged, starts
-from domainwise.data.blocks import MEMORY, Blocks, changed, state_of, trust, trusted
+from domainwise.data.decoded.blocks import MEMORY, Blocks, changed, state_of, trust, trusted
 from domainwise.data.domains import Domain, Domains
 from domainwise.files import exists
 from domainwise.integrity import checksum

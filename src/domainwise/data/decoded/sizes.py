@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from domainwise.data.arrays import CHANNELS
-from domainwise.data.decode import pillow_warnings, shape_of
-from domainwise.data.parallel import side_by_side
+from domainwise.data.decoded.image import pillow_warnings, shape_of
+from domainwise.data.decoded.parallel import side_by_side
 from domainwise.errors import InputError
 
 SAMPLE = 100  # images whose size is looked at to tell how much room all will take

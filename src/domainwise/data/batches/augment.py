@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from domainwise.data.colour import grey, jitter
-from domainwise.data.crop import Range, crop, random_boxes, resize, whole_boxes
+from domainwise.data.batches.colour import grey, jitter
+from domainwise.data.batches.crop import Range, crop, random_boxes, resize, whole_boxes
 from domainwise.errors import InputError, closest
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from domainwise.data.blocks import state_of, trust
+from domainwise.data.decoded.array_files import FORMAT, Damaged, RowsFile, about, describe, load, verify, write
+from domainwise.data.decoded.blocks import state_of, trust
+from domainwise.data.decoded.cache_entries import discard, gigabytes, remove_leftovers, remove_superseded
+from domainwise.data.decoded.decode_all import Content, Corrupt, Progress, oddities, read, require_sound
+from domainwise.data.decoded.in_memory import into_memory
+from domainwise.data.decoded.sizes import Layout, Sizes, layout_of
 from domainwise.data.domains import Domains
-from domainwise.data.layout import Layout, Sizes, layout_of
-from domainwise.data.listing import Listing
-from domainwise.data.memory import into_memory
-from domainwise.data.reading import Content, Corrupt, Progress, oddities, read, require_sound
-from domainwise.data.shelf import discard, gigabytes, remove_leftovers, remove_superseded
-from domainwise.data.storage import FORMAT, Damaged, RowsFile, about, describe, load, verify, write
+from domainwise.data.sources.listing import Listing
 from domainwise.files import exists, hold, unchanged
 
 Say = Callable[[str], None]

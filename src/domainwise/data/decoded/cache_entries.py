@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from domainwise.data.blocks import MEMORY
-from domainwise.data.storage import ABOUT, COLUMNS, Damaged, about, load, verify
+from domainwise.data.decoded.array_files import ABOUT, COLUMNS, Damaged, about, load, verify
+from domainwise.data.decoded.blocks import MEMORY
 from domainwise.errors import InputError, closest
 
 ENTRY = re.compile(r"[A-Za-z0-9_.]+-[0-9a-f]{12}")

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from domainwise.data.arrays import Images, Shapes
-from domainwise.data.decode import ImageError, content_of, pillow_warnings, rgb, squeezed
-from domainwise.data.layout import Layout
-from domainwise.data.listing import File, Listing, listed, require_same_classes
-from domainwise.data.parallel import side_by_side
+from domainwise.data.decoded.image import ImageError, content_of, pillow_warnings, rgb, squeezed
+from domainwise.data.decoded.parallel import side_by_side
+from domainwise.data.decoded.sizes import Layout
+from domainwise.data.sources.listing import File, Listing, listed, require_same_classes
 from domainwise.errors import InputError
 
 BATCH = 64  # files between two calls of `progress`

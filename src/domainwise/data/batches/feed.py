@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from domainwise.data.arrays import Images, Labels
-from domainwise.data.augment import Augmentation, Pixels, augmentation
+from domainwise.data.batches.augment import Augmentation, Pixels, augmentation
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.splits import Indices, seed_hash
 from domainwise.losses import Batch

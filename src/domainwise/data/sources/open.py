@@ -13,10 +13,10 @@ from domainwise.errors import InputError, closest, warn
 WHAT = "give a folder of domain folders, a manifest (.csv, .tsv, .json), a benchmark as in pacs=DIR, or digits"
 
 if TYPE_CHECKING:
-    from domainwise.data.benchmarks import Benchmark
-    from domainwise.data.cache import Say
-    from domainwise.data.listing import Listing
-    from domainwise.data.reading import Progress
+    from domainwise.data.decoded.cache import Say
+    from domainwise.data.decoded.decode_all import Progress
+    from domainwise.data.sources.benchmarks import Benchmark
+    from domainwise.data.sources.listing import Listing
 
 
 def open_data(
@@ -46,9 +46,9 @@ def open_data(
     found = find_source(text)
     if isinstance(found, Domains):
         return found
-    from domainwise.data.cache import opened
-    from domainwise.data.layout import Sizes
-    from domainwise.data.memory import into_memory
+    from domainwise.data.decoded.cache import opened
+    from domainwise.data.decoded.in_memory import into_memory
+    from domainwise.data.decoded.sizes import Sizes
 
     found.require_usable()
     sizes = Sizes(size if train_size is None else train_size, size if eval_size is None else eval_size)
@@ -64,11 +64,11 @@ def open_data(
 
 def find_source(text: str) -> Listing | Domains:
     """The data, where it is made in a moment; otherwise the image files it consists of."""
-    from domainwise.data.folders import find, looking
+    from domainwise.data.sources.folders import find, looking
 
     require("data", text, str)
     if text == "digits":
-        from domainwise.data.digits import digits
+        from domainwise.data.sources.digits import digits
 
         return digits()
     if not text.strip():
@@ -83,15 +83,15 @@ def find_source(text: str) -> Listing | Domains:
 
 def benchmark_named(text: str) -> Benchmark | None:
     """The benchmark that ``--data`` names, for its settings."""
-    from domainwise.data.benchmarks import BENCHMARKS
+    from domainwise.data.sources.benchmarks import BENCHMARKS
 
     name, equals, _ = text.partition("=")
     return BENCHMARKS.get(name.lower() if equals else name) if equals or name == "digits" else None
 
 
 def _benchmark(text: str) -> Listing | Domains:
-    from domainwise.data import mnist
-    from domainwise.data.benchmarks import BENCHMARKS, find_benchmark
+    from domainwise.data.sources import mnist
+    from domainwise.data.sources.benchmarks import BENCHMARKS, find_benchmark
 
     name, equals, place = text.partition("=")
     name = name.lower()
@@ -118,8 +118,8 @@ def _path(text: str) -> Path:
 
 
 def _manifest(path: Path) -> Listing:
-    from domainwise.data.manifests import find_manifest
-    from domainwise.data.rows import SUFFIXES
+    from domainwise.data.sources.manifests import find_manifest
+    from domainwise.data.sources.rows import SUFFIXES
 
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f'"{path}" is a file, but no manifest ({", ".join(SUFFIXES)}) and no folder of domain folders')

@@ -10,12 +10,12 @@ from functools import cached_property
 from statistics import median_low
 from typing import Any
 
-from domainwise.data.benchmarks import BENCHMARKS, Benchmark, difference_of, recognised
-from domainwise.data.decode import ImageError, content_of, pillow_warnings, rgb
+from domainwise.data.decoded.decode_all import BATCH, Progress
+from domainwise.data.decoded.image import ImageError, content_of, pillow_warnings, rgb
+from domainwise.data.decoded.parallel import side_by_side
 from domainwise.data.domains import Domains
-from domainwise.data.listing import File, Listing
-from domainwise.data.parallel import side_by_side
-from domainwise.data.reading import BATCH, Progress
+from domainwise.data.sources.benchmarks import BENCHMARKS, Benchmark, difference_of, recognised
+from domainwise.data.sources.listing import File, Listing
 from domainwise.legible import legible
 
 

@@ -1,0 +1,1 @@
+"""Minibatches: drawn from every domain, cropped, flipped and coloured on the device."""

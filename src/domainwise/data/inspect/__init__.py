@@ -1,0 +1,1 @@
+"""Look at data before training: counts, sizes and a sheet of pictures."""

@@ -1,0 +1,1 @@
+"""Where images come from: folders, manifests, benchmarks and what is built in."""
