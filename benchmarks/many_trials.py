@@ -11,13 +11,13 @@ from typing import Any
 
 from domainwise.api import Comparison, prepare
 from domainwise.data.sources.open import open_data
+from domainwise.experiment.output_folder import opened
+from domainwise.experiment.results import READ
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.integrity import digest, sealed
-from domainwise.results import READ
-from domainwise.settings import resolve
 from domainwise.sweep.engine import Engine
-from domainwise.sweep.folder import opened
 from domainwise.sweep.status import write_plan
-from domainwise.trial import Trial
 
 TARGET = "75"  # of the trial that is really run
 SCORES = ("accuracy", "loss", "validation", "target", TARGET)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
-from domainwise import records
+from domainwise.experiment import records
 
 TARGET = "sketch"
 PARTS = ("start", "packed", "deterministic", "precision", "surface")

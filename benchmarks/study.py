@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from domainwise import integrity
-from domainwise.records import publish
+from domainwise.experiment.records import publish
 
 ROOT = Path(__file__).parents[1]
 SHORT = ("--steps", "1001", "--evaluate-every", "50")

@@ -9,8 +9,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from domainwise import records
 from domainwise.errors import InputError
+from domainwise.experiment import records
+from domainwise.experiment.results import Outcome
 from domainwise.paper import table1, table4
 from domainwise.paper.folders import opened
 from domainwise.paper.measured import VIEWS
@@ -20,7 +21,6 @@ from domainwise.paper.side_by_side import Section, checkpoints, measured_only, t
 from domainwise.report import balance, facts
 from domainwise.report.grid import arrange
 from domainwise.report.paired import sign_flip
-from domainwise.results import Outcome
 
 ROOT = Path(__file__).parents[1]
 RESULTS, IN_FP32, AGAIN = (ROOT / "results" / name for name in ("pacs", "pacs-fp32", "pacs-along"))

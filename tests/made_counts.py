@@ -10,8 +10,8 @@ import numpy as np
 from made_outcomes import Study
 from made_seals import reseal
 
-from domainwise import records
-from domainwise.counts import measures
+from domainwise.experiment import records
+from domainwise.experiment.metrics import measures
 
 
 def part(confusion: list[list[int]]) -> dict[str, Any]:

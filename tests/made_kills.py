@@ -23,13 +23,13 @@ import safetensors.torch
 import torch
 from made_data import stripes
 
-from domainwise import records
 from domainwise.algorithms import parse
 from domainwise.checkpoint import files
-from domainwise.settings import resolve
+from domainwise.experiment import records
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.sweep import execute as executing
 from domainwise.sweep.plan import plan
-from domainwise.trial import Trial
 
 DATA = stripes()
 STEPS = 30

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from domainwise.data.domains import Domains
+from domainwise.experiment.output_folder import opened
+from domainwise.experiment.trial import Trial
 from domainwise.integrity import digest, sealed
-from domainwise.sweep.folder import opened
-from domainwise.trial import Trial
 
 
 def finished(folder: Path, data: Domains, trials: list[Trial]) -> Path:

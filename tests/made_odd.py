@@ -23,7 +23,7 @@ from made_domainbed import write_sweep
 import domainwise as dw
 from domainwise.__main__ import main
 from domainwise.cli import app
-from domainwise.settings import Settings
+from domainwise.experiment.settings import Settings
 
 NUMBERS = ["nan", "inf", "-1", "0", "1.5", "1e400", "1" + 20 * "0", 5000 * "9"]
 TEXTS = ["", " ", ",", "+", "(", 300 * "(", "a\nb", "\x1b[31m", "日本", "\udc80", "%s{0}", "--", "a\0b", 5000 * "x"]

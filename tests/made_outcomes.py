@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from domainwise import records, select
+from domainwise.experiment import records, selection as select
+from domainwise.experiment.results import Outcome, outcomes
+from domainwise.experiment.trial import Trial
 from domainwise.integrity import digest, sealed
-from domainwise.results import Outcome, outcomes
-from domainwise.trial import Trial
 
 ANGLES = ("0", "15", "30", "75")
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from made_seals import reseal
 
-from domainwise import records, select
 from domainwise.api import Comparison
 from domainwise.data.domains import Domains, domains
-from domainwise.settings import Settings, resolve
-from domainwise.trial import Trial
+from domainwise.experiment import records, selection as select
+from domainwise.experiment.settings import Settings, resolve
+from domainwise.experiment.trial import Trial
 
 PACS = ("art_painting", "cartoon", "photo", "sketch")
 OFFICE_HOME = ("Art", "Clipart", "Product", "Real World")

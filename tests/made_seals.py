@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from domainwise.experiment.records import publish
+from domainwise.experiment.results import READ
 from domainwise.integrity import digest, sealed
-from domainwise.records import publish
-from domainwise.results import READ
 
 
 def reseal(home: Path, **changed: Any) -> None:

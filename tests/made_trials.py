@@ -9,12 +9,12 @@ from typing import Any
 
 from made_data import stripes
 
-from domainwise import records
 from domainwise.algorithms import parse
-from domainwise.settings import resolve
+from domainwise.experiment import records
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
-from domainwise.trial import Trial
 
 DATA = stripes()
 

@@ -19,12 +19,12 @@ from domainwise.analysis.task import task
 from domainwise.api import prepare
 from domainwise.cli.balance import balance as command
 from domainwise.data.sources.digits import digits
+from domainwise.experiment.results import outcomes
+from domainwise.experiment.settings import resolve
 from domainwise.model import load
 from domainwise.report.balance import FILE, Measured, compared, rows
 from domainwise.report.document import render
 from domainwise.report.paired import sentences, sign_flip
-from domainwise.results import outcomes
-from domainwise.settings import resolve
 from domainwise.sweep.execute import execute
 
 

@@ -28,8 +28,8 @@ from domainwise.cli import app as everything
 from domainwise.cli.surface import surface as command
 from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
+from domainwise.experiment.records import publish
 from domainwise.model import load
-from domainwise.records import publish
 from domainwise.report.document import render
 from domainwise.report.surfaces import Surface, contours, levels, picture
 

@@ -18,11 +18,11 @@ from domainwise.api import compare, prepare
 from domainwise.cli.surface import surface as command
 from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
+from domainwise.experiment.results import outcomes
+from domainwise.experiment.settings import resolve
 from domainwise.model import load, save
 from domainwise.networks.network import Network
 from domainwise.report.document import render
-from domainwise.results import outcomes
-from domainwise.settings import resolve
 from domainwise.sweep.execute import execute
 
 DATA = stripes("abcd")

@@ -11,23 +11,24 @@ import torch
 from made_data import stripes
 
 import domainwise as dw
-from domainwise import InputError, following, integrity, records
+from domainwise import InputError, following, integrity
 from domainwise.algorithms import parse
 from domainwise.averaging import averagers, canonical
 from domainwise.capture import Fast
 from domainwise.checkpoint import load, save, saved
 from domainwise.data.batches.feed import Feed
+from domainwise.experiment import records
+from domainwise.experiment.records import Record
+from domainwise.experiment.results import trial_in
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.following import Tail, follow
 from domainwise.loop import averaged_in, run, set_up
-from domainwise.records import Record
-from domainwise.results import trial_in
-from domainwise.settings import resolve
 from domainwise.sweep.again import AGAIN
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
 from domainwise.sweep.status import status
 from domainwise.tensorboard import scalars
-from domainwise.trial import Trial
 
 DATA = stripes()
 SWAD, MA = "swad(converge=2, tolerance=3)", "ma(start=5)"

@@ -12,7 +12,7 @@ from made_data import stripes
 
 from domainwise.algorithms import parse
 from domainwise.commit import commit
-from domainwise.settings import resolve
+from domainwise.experiment.settings import resolve
 from domainwise.sweep import resuming
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan

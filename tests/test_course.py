@@ -8,7 +8,7 @@ from made_data import stripes
 
 from domainwise.algorithms import parse
 from domainwise.course import Diverged, Losses
-from domainwise.settings import resolve
+from domainwise.experiment.settings import resolve
 from domainwise.sweep.plan import plan
 
 WHERE = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -22,7 +22,7 @@ from made_trials import DATA, Killed, die, remains, run, trial
 from domainwise import InputError, compare, files, fit, integrity
 from domainwise.algorithms import parse
 from domainwise.checkpoint import saved
-from domainwise.settings import resolve
+from domainwise.experiment.settings import resolve
 from domainwise.sweep import alone as locks, claims
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan

@@ -22,10 +22,10 @@ from domainwise.cli.import_domainbed import import_domainbed
 from domainwise.domainbed import convert, export, read, tables
 from domainwise.domainbed.names import algorithm_of
 from domainwise.errors import InputError
-from domainwise.records import append
+from domainwise.experiment.records import append
+from domainwise.experiment.trial import Trial
 from domainwise.report.selecting import table_by
 from domainwise.report.tables import accuracy_table
-from domainwise.trial import Trial
 
 
 @pytest.fixture

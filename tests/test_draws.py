@@ -5,7 +5,7 @@ import pytest
 
 from domainwise.algorithms import Spec, create, draw, names, parse
 from domainwise.data.splits import seed_hash
-from domainwise.settings import resolve
+from domainwise.experiment.settings import resolve
 from domainwise.sweep.draws import drawn
 
 PACS = resolve("domainbed", benchmark="pacs")

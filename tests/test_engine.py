@@ -9,8 +9,8 @@ from made_data import stripes
 
 from domainwise import InputError, compare
 from domainwise.api import Results, prepare
-from domainwise.results import Outcome
-from domainwise.settings import resolve
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.settings import resolve
 from domainwise.sweep.engine import Engine
 from domainwise.sweep.plan import seeds_of
 

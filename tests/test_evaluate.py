@@ -16,13 +16,13 @@ import torch
 from made_data import stripes
 from sklearn import calibration, metrics
 
-from domainwise import counts
 from domainwise.algorithms import create, parse
 from domainwise.data.batches.feed import EVALUATION_BATCH as BATCH, Inputs, Part
 from domainwise.data.domains import Domain, domains
 from domainwise.evaluate import evaluate
+from domainwise.experiment import metrics as counts
+from domainwise.experiment.settings import resolve
 from domainwise.networks.network import build
-from domainwise.settings import resolve
 from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
@@ -184,7 +184,7 @@ def test_an_algorithm_is_evaluated_on_the_rows_of_its_part_as_it_predicts() -> N
 
 
 def test_reading_counts_needs_no_torch() -> None:
-    code = "import sys, domainwise.counts; sys.exit('torch' in sys.modules)"
+    code = "import sys, domainwise.experiment.metrics; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -14,11 +14,11 @@ import torch
 from made_data import image_folder, stripes
 
 import domainwise as dw
-from domainwise import records
+from domainwise.experiment import records
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.fitting import fitting
-from domainwise.settings import resolve
 from domainwise.sweep.alone import clear_leftovers
-from domainwise.trial import Trial
 
 DATA = stripes("abc")
 SHORT: dict[str, Any] = {"steps": 20, "evaluate_every": 5, "batch": 8}

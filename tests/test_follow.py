@@ -16,13 +16,13 @@ from test_docs import ROOT, blocks
 import domainwise
 from domainwise import InputError, compare, following
 from domainwise.algorithms import parse
+from domainwise.experiment.results import outcomes
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.following import follow
-from domainwise.results import outcomes
-from domainwise.settings import resolve
 from domainwise.sweep.plan import plan
 from domainwise.sweep.status import write_plan
 from domainwise.tensorboard import run_name, scalars
-from domainwise.trial import Trial
 
 DATA = stripes()
 STEPS = list(range(0, 300, 30))  # of the records that a finished trial has

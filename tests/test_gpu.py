@@ -13,14 +13,14 @@ from made_pooling import SHAPES, made
 
 from domainwise.algorithms import create, names, parse
 from domainwise.capture import Fast, prepare, updater
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.loop import run
 from domainwise.networks.network import Network, build
 from domainwise.pooling import max_pool
 from domainwise.recording import Captured
-from domainwise.settings import resolve
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
-from domainwise.trial import Trial
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
 

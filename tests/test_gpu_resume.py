@@ -10,14 +10,14 @@ import pytest
 import torch
 from made_data import stripes
 
-from domainwise import records
 from domainwise.algorithms import parse
 from domainwise.capture import Fast
-from domainwise.settings import resolve
+from domainwise.experiment import records
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.sweep.how import How
 from domainwise.sweep.pack import run_packed
 from domainwise.sweep.plan import plan
-from domainwise.trial import Trial
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
 

@@ -22,11 +22,11 @@ from domainwise.__main__ import main
 from domainwise.algorithms import parse
 from domainwise.cli.show import explained
 from domainwise.data.batches.augment import Augmentation
+from domainwise.experiment.records import read
+from domainwise.experiment.settings import PRESETS, resolve
+from domainwise.experiment.trial import Trial
 from domainwise.networks.network import Network
-from domainwise.records import read
-from domainwise.settings import PRESETS, resolve
 from domainwise.sweep.plan import plan
-from domainwise.trial import Trial
 
 
 @dataclass

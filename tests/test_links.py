@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from made_trials import Killed, die, remains, run, trial
 
-from domainwise import files, records
+from domainwise import files
 from domainwise.checkpoint import load, save, saved
+from domainwise.experiment import records
 
 
 @pytest.fixture(scope="module")

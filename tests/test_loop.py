@@ -9,20 +9,21 @@ import pytest
 import torch
 from made_data import stripes
 
-from domainwise import InputError, records
+from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.capture import Fast
 from domainwise.course import Diverged
 from domainwise.data.batches.feed import Feed, Inputs, Part
 from domainwise.data.domains import Domain
 from domainwise.data.splits import split
+from domainwise.experiment import records
+from domainwise.experiment.results import result_in
+from domainwise.experiment.selection import by_validation, summary, validation
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.loop import averaged_in, run, set_up
-from domainwise.results import result_in
-from domainwise.select import by_validation, summary, validation
-from domainwise.settings import resolve
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
-from domainwise.trial import Trial
 
 DATA = stripes()
 

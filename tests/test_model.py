@@ -11,8 +11,8 @@ from made_data import stripes
 import domainwise as dw
 from domainwise import InputError
 from domainwise.algorithms import parse
-from domainwise.records import read
-from domainwise.settings import resolve
+from domainwise.experiment.records import read
+from domainwise.experiment.settings import resolve
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
 

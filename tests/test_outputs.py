@@ -24,12 +24,12 @@ from domainwise import InputError
 from domainwise.api import prepare
 from domainwise.data.domains import domains
 from domainwise.data.sources.digits import digits
+from domainwise.experiment.results import outcomes
+from domainwise.experiment.settings import resolve
 from domainwise.legible import defused, legible
 from domainwise.outputs import PAGE, PICTURE, PNG, check, put
 from domainwise.predicting import Prediction
 from domainwise.report.predictions import as_csv
-from domainwise.results import outcomes
-from domainwise.settings import resolve
 from domainwise.sweep.engine import Engine
 from domainwise.sweep.execute import execute
 from domainwise.tensorboard import run_name

@@ -7,9 +7,10 @@ import pytest
 import torch
 from made_data import stripes
 
-from domainwise import InputError, records
+from domainwise import InputError
 from domainwise.algorithms import parse
-from domainwise.settings import resolve
+from domainwise.experiment import records
+from domainwise.experiment.settings import resolve
 from domainwise.sweep.execute import execute
 from domainwise.sweep.how import How
 from domainwise.sweep.pack import run_packed

@@ -17,6 +17,7 @@ from made_paper import OFFICE_HOME, ended, rises, settings, tiny
 from domainwise.algorithms import create
 from domainwise.api import Comparison, Results
 from domainwise.errors import InputError
+from domainwise.experiment.settings import resolve
 from domainwise.paper import figure3, figure4, figure5, numbers, table1, table2, table3, table4, table5
 from domainwise.paper.contents import TABLES, named
 from domainwise.paper.folders import alike, opened
@@ -25,7 +26,6 @@ from domainwise.paper.remarks import remarks
 from domainwise.paper.rows import Wish
 from domainwise.paper.side_by_side import checkpoints, table
 from domainwise.paper.significance import sign_flips
-from domainwise.settings import resolve
 from domainwise.sweep.engine import Engine
 
 WISH = Wish(seeds=2)

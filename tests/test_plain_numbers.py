@@ -15,8 +15,8 @@ import domainwise as dw
 from domainwise.algorithms import create, resolved
 from domainwise.averaging import EMA, MA
 from domainwise.errors import InputError
+from domainwise.experiment.settings import resolve
 from domainwise.machine import bearable
-from domainwise.settings import resolve
 from domainwise.sweep.plan import seeds_of
 
 LITTLE: dict[str, Any] = {"targets": "a", "steps": 4, "batch": 4}

@@ -25,8 +25,8 @@ from domainwise.data.sources.digits import digits
 from domainwise.data.sources.folders import images_in
 from domainwise.data.sources.open import open_data
 from domainwise.data.splits import split
+from domainwise.experiment.records import read, whole
 from domainwise.predicting import Prediction
-from domainwise.records import read, whole
 from domainwise.report.predictions import Tally, as_csv, as_json
 
 Command = Callable[..., tuple[int, str, str]]  # the command line, in an empty folder

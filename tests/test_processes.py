@@ -13,7 +13,8 @@ from made_data import stripes
 from domainwise import InputError, compare
 from domainwise.algorithms import parse
 from domainwise.data.domains import Domains
-from domainwise.settings import resolve
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.sweep import processes
 from domainwise.sweep.engine import Engine
 from domainwise.sweep.execute import execute
@@ -22,7 +23,6 @@ from domainwise.sweep.how import How
 from domainwise.sweep.pack import Many, fitting
 from domainwise.sweep.plan import plan
 from domainwise.sweep.processes import Processes
-from domainwise.trial import Trial
 
 DATA = stripes()
 

@@ -17,10 +17,10 @@ from made_data import stripes
 
 from domainwise import InputError, compare
 from domainwise.api import Comparison, Results, prepare
-from domainwise.settings import resolve
+from domainwise.experiment.output_folder import opened
+from domainwise.experiment.settings import resolve
 from domainwise.sweep import ray as on_ray, work
 from domainwise.sweep.execute import DeviceLost
-from domainwise.sweep.folder import opened
 from domainwise.sweep.how import How
 from domainwise.sweep.ray import RayEngine, attend, park
 

@@ -16,7 +16,7 @@ import domainwise as dw
 from domainwise import InputError
 from domainwise.algorithms import create
 from domainwise.api import prepare
-from domainwise.settings import resolve
+from domainwise.experiment.settings import resolve
 from domainwise.sweep.plan import seeds_of
 
 SHORT = ["--data", "digits", "--targets", "75", "--seeds", 1, "--dry-run"]

@@ -10,7 +10,8 @@ import pytest
 from made_counts import count
 from made_outcomes import Study
 
-from domainwise import records
+from domainwise.experiment import records
+from domainwise.experiment.results import variants
 from domainwise.report import calibration, classes
 from domainwise.report.document import render
 from domainwise.report.figures import CURVES, legible
@@ -18,7 +19,6 @@ from domainwise.report.grid import Grid, arrange
 from domainwise.report.measures import measured
 from domainwise.report.tables import accuracy_table, frame
 from domainwise.report.tallies import Tallies, class_names, tallies
-from domainwise.results import variants
 
 SCRIPT = "<script>alert(1)</script>"
 

@@ -16,10 +16,10 @@ from made_seals import reseal
 from domainwise import InputError
 from domainwise.__main__ import main
 from domainwise.api import Results
-from domainwise.records import append
+from domainwise.experiment.records import append
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.selection import RULES
 from domainwise.report.selecting import reselected
-from domainwise.results import Outcome
-from domainwise.select import RULES
 
 Table = dict[str, dict[str, dict[str, float]]]  # algorithm -> column -> cell
 

@@ -15,7 +15,7 @@ from made_data import stripes
 import domainwise
 from domainwise import InputError
 from domainwise.algorithms import parse
-from domainwise.settings import resolve
+from domainwise.experiment.settings import resolve
 from domainwise.sweep.given import Place
 from domainwise.sweep.how import How
 from domainwise.sweep.plan import plan

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from domainwise.errors import InputError
-from domainwise.records import Record
-from domainwise.select import (
+from domainwise.experiment.records import Record
+from domainwise.experiment.selection import (
     RULES,
     Run,
     Runs,
@@ -20,7 +20,7 @@ from domainwise.select import (
     summary,
     validation,
 )
-from domainwise.trial import Trial
+from domainwise.experiment.trial import Trial
 
 
 def record(step: int, holdout: dict[str, float], main: dict[str, float], count: int = 10) -> Record:

@@ -11,7 +11,7 @@ from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.cli import app
 from domainwise.data.sources.benchmarks import BENCHMARKS as KNOWN
-from domainwise.settings import BENCHMARKS, PRESETS, TITLES, Settings, resolve
+from domainwise.experiment.settings import BENCHMARKS, PRESETS, TITLES, Settings, resolve
 from domainwise.sweep.plan import plan
 
 

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from domainwise.cli.show import show
 from domainwise.errors import InputError
-from domainwise.records import append, read
-from domainwise.select import selected, summary
-from domainwise.trial import Trial
+from domainwise.experiment.records import append, read
+from domainwise.experiment.selection import selected, summary
+from domainwise.experiment.trial import Trial
 
 Show = Callable[..., str]
 

@@ -15,12 +15,12 @@ from domainwise import InputError
 from domainwise.__main__ import main
 from domainwise.algorithms import parse
 from domainwise.api import Results
-from domainwise.results import outcomes
-from domainwise.settings import resolve
+from domainwise.experiment.results import outcomes
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.sweep.claims import Claim
 from domainwise.sweep.plan import plan
 from domainwise.sweep.status import estimate, status, write_plan
-from domainwise.trial import Trial
 
 DATA = stripes()
 

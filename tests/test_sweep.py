@@ -16,14 +16,14 @@ from made_data import stripes
 from domainwise import InputError, compare
 from domainwise.algorithms import parse
 from domainwise.api import Results, prepare
-from domainwise.records import publish_once
-from domainwise.settings import resolve
+from domainwise.experiment.records import publish_once
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.sweep import claims
 from domainwise.sweep.claims import Claim, Claims
 from domainwise.sweep.how import How
 from domainwise.sweep.plan import plan
 from domainwise.sweep.work import work
-from domainwise.trial import Trial
 
 DATA = stripes()
 posix = pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL on Windows")

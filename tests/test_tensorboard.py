@@ -16,11 +16,11 @@ from made_seals import reseal
 from domainwise import InputError, compare
 from domainwise.__main__ import main
 from domainwise.algorithms import parse
-from domainwise.results import outcomes
-from domainwise.settings import resolve
+from domainwise.experiment.results import outcomes
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.sweep.plan import plan
 from domainwise.tensorboard import run_name, write
-from domainwise.trial import Trial
 
 DATA = stripes()
 

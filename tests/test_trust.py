@@ -274,7 +274,7 @@ def test_a_module_that_lies_beside_a_file_is_found_where_pythonpath_says(tmp_pat
 
 def test_a_trial_runs_the_text_that_is_in_its_id(tmp_path: Path) -> None:
     from domainwise.algorithms import parse
-    from domainwise.settings import resolve
+    from domainwise.experiment.settings import resolve
     from domainwise.sweep.execute import execute
     from domainwise.sweep.plan import plan
 

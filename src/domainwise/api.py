@@ -14,20 +14,20 @@ from domainwise.arguments import typed
 from domainwise.averaging import canonical
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.experiment.output_folder import ended, make_room, opened, refuse_file, restored, serves
+from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
+from domainwise.experiment.settings import Settings, resolve, together
+from domainwise.experiment.trial import Trial
 from domainwise.fitting import fit as fit
 from domainwise.keeper import Keep, spread
 from domainwise.machine import device_named
 from domainwise.report.study import Results as Results
-from domainwise.results import DAMAGED, Outcome, listing, variants
-from domainwise.settings import Settings, resolve, together
 from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.execute import Watch
-from domainwise.sweep.folder import ended, make_room, opened, refuse_file, restored, serves
 from domainwise.sweep.leftovers import tidy
 from domainwise.sweep.pack import Many
 from domainwise.sweep.plan import plan, seeds_of, targets_of
 from domainwise.sweep.status import write_plan
-from domainwise.trial import Trial
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from domainwise.arguments import typed
 from domainwise.checkpoint import remove, saved
 from domainwise.data.decoded import array_files as storage, cache_entries as shelf
 from domainwise.errors import InputError
+from domainwise.experiment.output_folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
+from domainwise.experiment.records import Journal
+from domainwise.experiment.results import DAMAGED, READ, homes, result_in, trial_in, warn_of_no_hashes
 from domainwise.model import CONFIG, read as weights_of
-from domainwise.records import Journal
 from domainwise.report import balance, surfaces
-from domainwise.results import DAMAGED, READ, homes, result_in, trial_in, warn_of_no_hashes
 from domainwise.sweep import claims
 from domainwise.sweep.alone import LOCK, held, leftovers
 from domainwise.sweep.ending import models_in
-from domainwise.sweep.folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
 from domainwise.sweep.status import PLAN
 
 UNSEALED = "without hashes"  # among what was looked at

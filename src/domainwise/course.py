@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from domainwise.experiment.trial import Trial
 from domainwise.model import algorithm_of
-from domainwise.trial import Trial
 
 
 class Diverged(ArithmeticError):  # noqa: N818  an outcome rather than a mistake

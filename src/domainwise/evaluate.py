@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from domainwise.algorithms import Algorithm
-from domainwise.counts import BINS, kept
 from domainwise.data.batches.feed import Inputs, Part, batches
+from domainwise.experiment.metrics import BINS, kept
 from domainwise.turns import in_turn
 
 Numbers = npt.NDArray[np.float32]
@@ -24,7 +24,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Accuracy, mean cross-entropy and the number of images they are over; with a generator, of augmented images.
 
-    With ``counts`` also what :mod:`domainwise.counts` derives everything else from.
+    With ``counts`` also what :mod:`domainwise.experiment.metrics` derives everything else from.
     """
     return begin(algorithm, part, inputs, generator, counts=counts).result()
 

@@ -18,18 +18,18 @@ from domainwise.capture import Fast
 from domainwise.checkpoint import saved, told_of
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file
+from domainwise.experiment.results import trial_in
+from domainwise.experiment.settings import Settings, resolve, together, whole
+from domainwise.experiment.trial import Trial
 from domainwise.files import exists, unchanged
 from domainwise.integrity import Damaged, Unreadable
 from domainwise.keeper import spread
 from domainwise.machine import bearable, device_named
 from domainwise.model import CONFIG, Model, loaded
-from domainwise.results import trial_in
-from domainwise.settings import Settings, resolve, together, whole
 from domainwise.sweep.ending import models_in
 from domainwise.sweep.execute import Watch, execute
-from domainwise.sweep.folder import check_contents, ended, is_ours, refuse_file
 from domainwise.sweep.plan import plan
-from domainwise.trial import Trial
 from domainwise.which import PLAIN, averager_of, home_of
 
 LOOKS_AT_TARGETS = ("oracle", "leave-one-out")

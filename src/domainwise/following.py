@@ -13,12 +13,12 @@ from pathlib import Path
 from domainwise import integrity
 from domainwise.arguments import typed
 from domainwise.errors import InputError, warn
+from domainwise.experiment.output_folder import is_ours, serves
+from domainwise.experiment.records import Journal, Record, averages
+from domainwise.experiment.results import DAMAGED, homes, result_in, trial_in
+from domainwise.experiment.trial import Trial
 from domainwise.files import content_of
-from domainwise.records import Journal, Record, averages
-from domainwise.results import DAMAGED, homes, result_in, trial_in
-from domainwise.sweep.folder import is_ours, serves
 from domainwise.sweep.status import average_planned, planned
-from domainwise.trial import Trial
 
 LOOK = 1.0  # seconds between two looks at what is new
 

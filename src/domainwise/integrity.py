@@ -10,8 +10,8 @@ from typing import Any
 from uuid import uuid4
 
 from domainwise.errors import InputError
+from domainwise.experiment.records import finite
 from domainwise.files import NoFile, content_of, is_strange, sha256
-from domainwise.records import finite
 
 CHECKSUM = "checksum"
 

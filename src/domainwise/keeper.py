@@ -14,12 +14,12 @@ from domainwise.algorithms import Algorithm
 from domainwise.data.batches.feed import Inputs
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.experiment.records import Record
+from domainwise.experiment.selection import pooled_validation, validation
+from domainwise.experiment.settings import whole
+from domainwise.experiment.trial import Trial
 from domainwise.files import names_in
 from domainwise.model import fingerprint, save
-from domainwise.records import Record
-from domainwise.select import pooled_validation, validation
-from domainwise.settings import whole
-from domainwise.trial import Trial
 
 Keep = Literal["best", "none", "all"]
 

@@ -22,12 +22,12 @@ from domainwise.data.domains import Domain, Domains
 from domainwise.data.splits import seed_hash, split
 from domainwise.errors import InputError
 from domainwise.evaluate import Evaluation, begin
+from domainwise.experiment.records import Record
+from domainwise.experiment.trial import Trial
 from domainwise.keeper import Keeper
 from domainwise.model import algorithm_of, network_of, normalisation
 from domainwise.networks.network import Network
 from domainwise.recording import Captured
-from domainwise.records import Record
-from domainwise.trial import Trial
 from domainwise.turns import in_turn
 from domainwise.units import arithmetic_units
 from domainwise.waking import waking

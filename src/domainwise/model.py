@@ -19,12 +19,12 @@ from domainwise.algorithms import Algorithm, Spec
 from domainwise.arguments import require, typed
 from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
 from domainwise.errors import InputError, warn
+from domainwise.experiment.records import publish
+from domainwise.experiment.trial import Trial
 from domainwise.files import made, sync
 from domainwise.machine import device_named
 from domainwise.networks.network import Network, build
 from domainwise.networks.weight_files import save_tensors
-from domainwise.records import publish
-from domainwise.trial import Trial
 from domainwise.trust import allowed
 from domainwise.which import AVERAGED, CONFIG as CONFIG, PLAIN, home_of
 

@@ -14,9 +14,9 @@ from domainwise.data.batches.feed import Inputs
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.evaluate import evaluate
+from domainwise.experiment.trial import Trial
 from domainwise.loop import dealt
 from domainwise.model import Model, load
-from domainwise.trial import Trial
 
 
 @typed

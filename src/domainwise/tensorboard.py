@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from domainwise.errors import InputError
+from domainwise.experiment.records import Record, averages
+from domainwise.experiment.results import Outcome, outcomes
+from domainwise.experiment.selection import target_accuracy, validation
+from domainwise.experiment.trial import Trial
 from domainwise.files import hold
 from domainwise.following import follow
-from domainwise.records import Record, averages
-from domainwise.results import Outcome, outcomes
-from domainwise.select import target_accuracy, validation
-from domainwise.trial import Trial
 
 OPEN = 64  # files at once
 

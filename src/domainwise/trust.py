@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from domainwise.errors import InputError
+from domainwise.experiment.trial import Trial
 from domainwise.files import sha256
 from domainwise.networks.network import OWN
-from domainwise.trial import Trial
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 from domainwise.algorithms._base import Algorithm, hypers, make, written
 from domainwise.arguments import require
 from domainwise.errors import InputError, closest
-from domainwise.separating import separated
+from domainwise.experiment.separating import separated
 from domainwise.thirdparty import module_of, source_of
 
 _SHAPE = re.compile(r"(?:(?P<file>.+\.py):)?(?P<name>\w+)\s*(?:\((?P<settings>.*)\))?", re.DOTALL)

@@ -12,9 +12,9 @@ import torch
 from domainwise.algorithms._base import Algorithm
 from domainwise.algorithms._hyper import hyper, log10
 from domainwise.errors import InputError
+from domainwise.experiment.trial import INNER_LR
 from domainwise.meta.combine import Weighted, constant
 from domainwise.meta.optimizer import InnerFactory, MetaOptimizer
-from domainwise.trial import INNER_LR
 
 DIVERGED = "1 of 8 runs at 0.03 and 2 of 4 at 0.05"  # plain gradient descent on the walk, outer Adam at 5e-5
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from domainwise.analysis.landscape import walk
 from domainwise.analysis.places import Losses, gradient, kept, place, put
 from domainwise.analysis.task import Task
-from domainwise.records import finite
+from domainwise.experiment.records import finite
 
 ByDomain = Mapping[str, float]
 

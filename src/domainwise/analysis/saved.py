@@ -12,8 +12,8 @@ from torch import Tensor
 from domainwise import integrity
 from domainwise.analysis.task import Task
 from domainwise.errors import InputError
+from domainwise.experiment.trial import Trial
 from domainwise.model import CONFIG, read
-from domainwise.trial import Trial
 
 
 def places(task: Task, folders: Sequence[Path]) -> dict[str, Tensor]:

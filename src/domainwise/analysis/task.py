@@ -15,12 +15,12 @@ from domainwise.data.batches.feed import EVALUATION_BATCH, Chosen, Inputs, Part
 from domainwise.data.domains import Domains
 from domainwise.data.splits import seed_hash
 from domainwise.errors import InputError
+from domainwise.experiment.settings import CHOICES
+from domainwise.experiment.trial import Trial
 from domainwise.loop import dealt
 from domainwise.losses import Batch
 from domainwise.model import Model
 from domainwise.networks.network import Network
-from domainwise.settings import CHOICES
-from domainwise.trial import Trial
 from domainwise.units import arithmetic_units
 
 

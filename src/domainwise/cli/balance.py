@@ -13,7 +13,7 @@ from domainwise.cli import options as o
 
 if TYPE_CHECKING:
     from domainwise.analysis.task import Task
-    from domainwise.trial import Trial
+    from domainwise.experiment.trial import Trial
 
 FEW = 3  # models: for no more than these a network is not compiled, which takes as long as measuring some of them
 
@@ -133,9 +133,9 @@ def _models(folder: Path, along: bool) -> tuple[Path | None, dict[int, Path]]:
 def _chosen(run: str, algorithms: str | None) -> list[tuple[Path, Trial]]:
     from domainwise.cli.show import trials_named
     from domainwise.errors import InputError
+    from domainwise.experiment.results import trial_in
     from domainwise.integrity import Damaged
     from domainwise.model import CONFIG, described
-    from domainwise.results import trial_in
 
     if (Path(run) / CONFIG).is_file():  # one model: a snapshot, an average
         return [(Path(run), described(Path(run))[1])]

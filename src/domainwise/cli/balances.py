@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from domainwise.experiment.trial import Trial
 from domainwise.outputs import PICTURE, put
 from domainwise.report import courses
 from domainwise.report.balance import COLUMNS, Measured, cell, compared, keep as keep, rows
 from domainwise.report.grid import label, ordered, target
 from domainwise.report.svg import as_file
-from domainwise.trial import Trial
 
 MEASURES = {
     "variation": "variation of the distances to the experts",

@@ -18,7 +18,7 @@ def export_domainbed(
 
     from domainwise.domainbed import export
     from domainwise.errors import InputError
-    from domainwise.results import listing, told_apart, variants, warn_of_damage
+    from domainwise.experiment.results import listing, told_apart, variants, warn_of_damage
 
     trials = listing(folder, files=True)
     warn_of_damage(trials)

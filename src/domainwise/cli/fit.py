@@ -59,8 +59,8 @@ def fit(
 
 
 def _told(made: Fitting, result: dict[str, Any]) -> str:
-    from domainwise.records import averages, read
-    from domainwise.select import validation
+    from domainwise.experiment.records import averages, read
+    from domainwise.experiment.selection import validation
     from domainwise.trust import code_of
     from domainwise.which import home_of
 

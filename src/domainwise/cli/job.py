@@ -19,13 +19,13 @@ from domainwise.cli.groups import Beside, Cluster, Machine, Many
 from domainwise.cli.progress import display, lasting
 from domainwise.cli.refreshing import Refreshing
 from domainwise.errors import InputError
+from domainwise.experiment.results import Outcome, outcomes
+from domainwise.experiment.trial import Trial
 from domainwise.machine import cores, device_named
-from domainwise.results import Outcome, outcomes
 from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.engine import Engine, Runs
 from domainwise.sweep.pack import Many as AtOnce
 from domainwise.sweep.status import estimate, working
-from domainwise.trial import Trial
 
 
 @dataclass(frozen=True)

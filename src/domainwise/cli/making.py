@@ -14,16 +14,16 @@ from domainwise.cli.reading import Ask, read
 from domainwise.data.domains import Domains
 from domainwise.data.sources.open import benchmark_named
 from domainwise.errors import InputError
+from domainwise.experiment.output_folder import MARK, check_contents, refuse_file
+from domainwise.experiment.records import publish
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.settings import Settings
 from domainwise.paper import figure1, figure2, figure3, figure4, figure5, table5
 from domainwise.paper.contents import TABLES, TRAINS, Trains, algorithms_of
 from domainwise.paper.drawings import Drawing
 from domainwise.paper.numbers import DATA_SETS
 from domainwise.paper.pages import Page
 from domainwise.paper.rows import Wish
-from domainwise.records import publish
-from domainwise.results import Outcome
-from domainwise.settings import Settings
-from domainwise.sweep.folder import MARK, check_contents, refuse_file
 
 # Enough of the digits for every table and figure in a few minutes: the two targets that are hardest, and fewer steps
 # for the figure whose steps cost up to ten times as much.

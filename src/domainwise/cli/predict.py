@@ -111,7 +111,7 @@ def _written(output: Path | None) -> Iterator[Callable[[str], object]]:
     import sys
 
     from domainwise.errors import InputError
-    from domainwise.records import whole
+    from domainwise.experiment.records import whole
 
     if output is None:
         # A progress bar on standard error puts something of its own in this place.

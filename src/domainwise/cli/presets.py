@@ -13,7 +13,7 @@ app = typer.Typer(name="presets", help="The protocols there are, with every sett
 @app.command("list")
 def list_presets() -> None:
     """Name the presets."""
-    from domainwise.settings import PRESETS, TITLES
+    from domainwise.experiment.settings import PRESETS, TITLES
 
     for name in PRESETS:
         print(f"{name:10} {TITLES[name]}")
@@ -33,7 +33,7 @@ def show(
     from rich.text import Text
 
     from domainwise.cli.reading import assignments
-    from domainwise.settings import ALGORITHMS, Settings, of_algorithm, resolve, together
+    from domainwise.experiment.settings import ALGORITHMS, Settings, of_algorithm, resolve, together
 
     _require_known(benchmark)
     settings = resolve(

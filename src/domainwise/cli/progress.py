@@ -12,7 +12,7 @@ from domainwise.legible import legible, sentence
 from domainwise.sweep.status import describe
 
 if TYPE_CHECKING:
-    from domainwise.trial import Trial
+    from domainwise.experiment.trial import Trial
 
 
 def display(trials: int, *, quiet: bool) -> Silence | Bars:

@@ -16,7 +16,7 @@ from domainwise.data.decoded.cache import cache_folder
 from domainwise.data.domains import Domains
 from domainwise.data.sources.open import benchmark_named, open_data
 from domainwise.errors import InputError, Note
-from domainwise.settings import Settings, resolve, together
+from domainwise.experiment.settings import Settings, resolve, together
 
 
 @dataclass(frozen=True)

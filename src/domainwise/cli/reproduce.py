@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from domainwise.api import Comparison
+    from domainwise.experiment.results import Outcome
     from domainwise.paper.drawings import Drawing
     from domainwise.paper.pages import Page
     from domainwise.paper.rows import Wish
-    from domainwise.results import Outcome
 
 
 class Error(StrEnum):
@@ -62,11 +62,11 @@ def reproduce(
     from domainwise.cli.job import Job
     from domainwise.cli.making import Making, default_folder, name_of, ours
     from domainwise.cli.reading import Ask, assignments
+    from domainwise.experiment.output_folder import refuse_file
     from domainwise.machine import device_named
     from domainwise.paper.columns import stand_in
     from domainwise.paper.contents import named
     from domainwise.paper.rows import Wish
-    from domainwise.sweep.folder import refuse_file
 
     names = named(what)
     asked = tuple(word.strip().lower() for word in algorithms.split(",")) if algorithms else ()

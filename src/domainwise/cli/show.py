@@ -46,8 +46,8 @@ def _in(output: Path, beginning: str) -> list[Path]:
 
 
 def explained(folder: Path) -> str:
+    from domainwise.experiment.results import Outcome, outcomes, result_in, told_apart, trial_in
     from domainwise.report.explain import explanation, standing
-    from domainwise.results import Outcome, outcomes, result_in, told_apart, trial_in
 
     ended = os.path.lexists(folder / "result.json")
     result = result_in(folder, files=True) if ended else {"status": "unfinished"}
@@ -58,8 +58,8 @@ def explained(folder: Path) -> str:
 
 def listed(folders: Sequence[Path]) -> str:
     """One line for each of several trials."""
+    from domainwise.experiment.results import listing, told_apart, warn_of_damage
     from domainwise.report.explain import overview
-    from domainwise.results import listing, told_apart, warn_of_damage
 
     outputs = dict.fromkeys(folder.parent.parent for folder in folders)
     wanted = {folder.name for folder in folders}

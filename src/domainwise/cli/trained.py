@@ -26,9 +26,9 @@ def trained(
     from domainwise.analysis.task import task
     from domainwise.cli.groups import Machine
     from domainwise.cli.reading import Ask, read
+    from domainwise.experiment.trial import Trial
     from domainwise.machine import bearable, device_named
     from domainwise.model import load
-    from domainwise.trial import Trial
 
     if threads:
         torch.set_num_threads(bearable("threads", threads))

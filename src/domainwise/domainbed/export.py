@@ -16,10 +16,10 @@ from typing import Any
 
 from domainwise.domainbed.names import algorithm_of, dataset_of
 from domainwise.errors import InputError
-from domainwise.records import Record, finite
-from domainwise.results import Outcome
-from domainwise.select import Run, eligible
-from domainwise.sweep.folder import refuse_file
+from domainwise.experiment.output_folder import refuse_file
+from domainwise.experiment.records import Record, finite
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.selection import Run, eligible
 
 PARTS = {"main": "in", "holdout": "out"}
 

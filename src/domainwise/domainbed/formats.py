@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable, Sequence
 
 from domainwise.domainbed.tables import Cell, Table
+from domainwise.experiment.selection import rule
 from domainwise.legible import csv_row, legible
 from domainwise.report.formats import in_latex, one_line
-from domainwise.select import rule
 
 ERROR = "± is DomainBed's: the population standard deviation over the root of the number of trials."
 

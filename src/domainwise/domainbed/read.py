@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from domainwise.domainbed.names import environments
 from domainwise.errors import InputError
-from domainwise.records import Record
-from domainwise.select import Run
-from domainwise.settings import number, whole
+from domainwise.experiment.records import Record
+from domainwise.experiment.selection import Run
+from domainwise.experiment.settings import number, whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from domainwise.domainbed.names import algorithms_in_order, datasets_in_order
 from domainwise.domainbed.read import Sweep
-from domainwise.select import Group, rule, selection, target_accuracy
+from domainwise.experiment.selection import Group, rule, selection, target_accuracy
 
 SELECTIONS = ("validation", "leave-one-out", "oracle")
 

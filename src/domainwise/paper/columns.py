@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from domainwise.data.sources.benchmarks import BENCHMARKS
 from domainwise.errors import InputError
+from domainwise.experiment.results import Outcome
 from domainwise.paper.numbers import AVG, DATA_SETS
 from domainwise.report.grid import natural
-from domainwise.results import Outcome
 
 Place = tuple[str, str]  # data, the target held out
 

@@ -9,11 +9,11 @@ from typing import Protocol
 from domainwise.api import Comparison
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, closest
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.settings import Settings
 from domainwise.paper import figure3, figure5, table1, table2, table3, table4
 from domainwise.paper.pages import Page
 from domainwise.paper.rows import Wish
-from domainwise.results import Outcome
-from domainwise.settings import Settings
 
 
 class Trains(Protocol):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from domainwise.api import Comparison
 from domainwise.data.domains import Domains
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.settings import Settings
 from domainwise.paper.columns import over_domains
 from domainwise.paper.drawings import Drawing
 from domainwise.paper.numbers import AVG
@@ -16,8 +18,6 @@ from domainwise.paper.pages import Page, page
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
 from domainwise.paper.side_by_side import Section, section
 from domainwise.report.svg import COLOURS, panel
-from domainwise.results import Outcome
-from domainwise.settings import Settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

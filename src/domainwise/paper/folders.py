@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from domainwise.api import Results
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
 from domainwise.paper.drawings import Drawing
 from domainwise.paper.pages import Page
 from domainwise.paper.remarks import preset_of
 from domainwise.paper.rows import Wish
-from domainwise.results import Outcome
-from domainwise.settings import resolve
-from domainwise.trial import Trial
 
 Made = TypeVar("Made", Page, Drawing)
 

@@ -7,13 +7,13 @@ from math import sqrt
 from statistics import fmean, pstdev, stdev
 from typing import Any
 
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.selection import target_accuracy
 from domainwise.paper.columns import Column, Place
 from domainwise.paper.rows import Row, belongs
 from domainwise.report.grid import accuracy
 from domainwise.report.spread import standard_error
 from domainwise.report.tables import Cell
-from domainwise.results import Outcome
-from domainwise.select import target_accuracy
 
 VIEWS = {
     "selected": "at the step chosen on the source domains",

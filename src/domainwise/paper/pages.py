@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError, closest
+from domainwise.experiment.results import Outcome
 from domainwise.legible import csv_row
 from domainwise.outputs import put
 from domainwise.paper.columns import names_of, stand_in
@@ -20,7 +21,6 @@ from domainwise.paper.remarks import remarks
 from domainwise.paper.sentences import claims, orderings
 from domainwise.paper.side_by_side import Section, checkpoints, difference, table
 from domainwise.report.tables import Cell, Table
-from domainwise.results import Outcome
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.settings import PRESETS, of_algorithm, resolve
+from domainwise.experiment.trial import Trial
 from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.numbers import DATA_SETS
-from domainwise.results import Outcome
-from domainwise.settings import PRESETS, of_algorithm, resolve
-from domainwise.trial import Trial
 
 TOLD = ("network", "input_size", "augment", "validation", "batch", "steps", "evaluate_every", "holdout", "precision",
         "dropout", "freeze_batch_norm", "test", "selection")  # fmt: skip

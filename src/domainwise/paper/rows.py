@@ -12,9 +12,9 @@ from domainwise.algorithms import Spec, parse, resolved
 from domainwise.api import Comparison, prepare
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, closest
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.settings import Settings
 from domainwise.paper.numbers import Numbers
-from domainwise.results import Outcome
-from domainwise.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from domainwise.experiment.results import Outcome
 from domainwise.paper.columns import Column
 from domainwise.paper.measured import ERRORS, VIEWS, Scores, cell, paired, scores
 from domainwise.paper.orderings import Ordering, ordering
@@ -13,7 +14,6 @@ from domainwise.paper.rows import Row, Wish
 from domainwise.paper.significance import Difference, sign_flips
 from domainwise.report.spread import about_errors
 from domainwise.report.tables import Cell, Row as Line, Table, marked
-from domainwise.results import Outcome
 
 Claims = Sequence[tuple[str, str]]  # names of rows, the first of which the paper says is better
 

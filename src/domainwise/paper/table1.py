@@ -7,13 +7,13 @@ from pathlib import Path
 
 from domainwise.api import Comparison
 from domainwise.data.domains import Domains
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.settings import Settings
 from domainwise.paper.columns import over_data_sets
 from domainwise.paper.numbers import DATA_SETS, TABLE1, TABLE1_ERRORS
 from domainwise.paper.pages import Page, page
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
 from domainwise.paper.side_by_side import section
-from domainwise.results import Outcome
-from domainwise.settings import Settings
 
 TITLE = "Table 1, accuracy on DomainBed"
 PRESET = "domainbed"

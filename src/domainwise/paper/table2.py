@@ -7,13 +7,13 @@ from pathlib import Path
 
 from domainwise.api import Comparison
 from domainwise.data.domains import Domains
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.settings import Settings
 from domainwise.paper.columns import over_domains
 from domainwise.paper.numbers import PACS, TABLE2
 from domainwise.paper.pages import Page, page
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
 from domainwise.paper.side_by_side import section
-from domainwise.results import Outcome
-from domainwise.settings import Settings
 
 TITLE = "Table 2, momentum in the walk (m) and sampling by domain (ds)"
 PRESET = "domainbed"

@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from domainwise.errors import warn
+from domainwise.experiment.records import publish
 from domainwise.integrity import Damaged, read, sealed
-from domainwise.records import publish
 from domainwise.report import courses
 from domainwise.report.figures import CURVES, Style, styles
 from domainwise.report.grid import Grid, accuracy

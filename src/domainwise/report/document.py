@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError
+from domainwise.experiment.results import Outcome
 from domainwise.outputs import PAGE, check, put
 from domainwise.report import balance, calibration, classes, facts, figures, turning
 from domainwise.report.grid import Grid, arrange, most_seeds, sample
@@ -18,7 +19,6 @@ from domainwise.report.spread import percent
 from domainwise.report.surfaces import surfaces
 from domainwise.report.tables import Table, table_of
 from domainwise.report.tallies import class_names, tallies
-from domainwise.results import Outcome
 
 AGAIN = 20  # seconds after which a page about running trials loads itself again
 

@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from domainwise.records import Record
+from domainwise.experiment.records import Record
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.selection import RULES, Rule, eligible, target_accuracy, validation
+from domainwise.experiment.trial import Trial
 from domainwise.report.grid import accuracy, arrange, label, target
-from domainwise.results import Outcome
-from domainwise.select import RULES, Rule, eligible, target_accuracy, validation
-from domainwise.trial import Trial
 
 WIDTH = 100
 

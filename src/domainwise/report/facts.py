@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from domainwise.experiment.results import Outcome
 from domainwise.report.grid import label, natural, ordered, target
-from domainwise.results import Outcome
 
 UNITS = (("h", 3600), ("min", 60), ("s", 1))
 

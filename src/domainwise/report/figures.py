@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from domainwise.records import Record
+from domainwise.experiment.records import Record
+from domainwise.experiment.results import Outcome
 from domainwise.report.chart import Mark, curves, rows
 from domainwise.report.grid import Grid, accuracy
 from domainwise.report.svg import COLOURS, INK, Panel, css
 from domainwise.report.tables import Cell, Table
-from domainwise.results import Outcome
 
 DASHES = ("", "5 2", "1.5 1.5", "6 2 1.5 2")
 CURVES = 8  # algorithms in one panel of learning curves: with more, no eye follows any

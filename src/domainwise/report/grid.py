@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from domainwise.results import Outcome
-from domainwise.trial import Trial
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.trial import Trial
 
 Group = Mapping[int, Outcome]  # seed -> outcome
 Grid = Mapping[str, Mapping[str, Group]]  # algorithm -> target -> group; every algorithm has every target

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from domainwise.experiment.results import Outcome
 from domainwise.report.grid import Grid, Group, accuracy
-from domainwise.results import Outcome
 
 COLUMNS = {
     "accuracy": "accuracy",

@@ -12,9 +12,9 @@ from pathlib import Path
 from unicodedata import normalize
 
 from domainwise.data.sources.listing import quoted
+from domainwise.experiment.records import finite
 from domainwise.legible import csv_row, defused, legible
 from domainwise.predicting import Prediction
-from domainwise.records import finite
 
 COLUMNS = ("file", "class", "probability", "problem")
 HEAD = ",".join(COLUMNS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from domainwise.arguments import typed
 from domainwise.errors import InputError
-from domainwise.results import Outcome, listing, told_apart, variants, warn_of_damage
+from domainwise.experiment.results import Outcome, listing, told_apart, variants, warn_of_damage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ class Results:
 
     @typed
     def table(self, format: str = "table", select: str | None = None) -> str:
-        """``select`` names a rule of :mod:`domainwise.select`; without it, what the trials themselves selected."""
+        """``select`` names a rule of :mod:`domainwise.experiment.selection`; without it, what the trials themselves selected."""
         from domainwise.report.selecting import table_by
         from domainwise.report.tables import accuracy_table
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainwise.errors import warn
+from domainwise.experiment.records import publish
 from domainwise.integrity import Damaged, read, sealed
-from domainwise.records import publish
 from domainwise.report.grid import Grid
 from domainwise.report.svg import COLOURS, INK, Panel, panel
 

@@ -9,11 +9,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from domainwise.errors import InputError, closest
+from domainwise.experiment.results import Outcome
+from domainwise.experiment.separating import separated
 from domainwise.report import formats
 from domainwise.report.grid import Grid, Group, accuracy, arrange, label, losses, most_seeds, tabled, target
 from domainwise.report.spread import about_errors, error_text, percent, standard_error
-from domainwise.results import Outcome
-from domainwise.separating import separated
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from domainwise import integrity
-from domainwise.counts import whole
 from domainwise.errors import warn
+from domainwise.experiment.metrics import whole
+from domainwise.experiment.results import Outcome
 from domainwise.report.grid import Grid, accuracy
-from domainwise.results import Outcome
 
 Numbers = npt.NDArray[np.float64]
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from domainwise.sweep.folder import ended
-from domainwise.trial import Trial
+from domainwise.experiment.output_folder import ended
+from domainwise.experiment.trial import Trial
 
 AGAIN = "again"
 

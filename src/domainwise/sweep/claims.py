@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from domainwise.experiment.trial import Trial
 from domainwise.files import content_of, exists
-from domainwise.trial import Trial
 
 BEAT = 2.0  # seconds between two signs of life
 STALE = 30.0  # seconds without one after which the trial is anybody's

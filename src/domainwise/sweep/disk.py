@@ -10,10 +10,10 @@ import torch
 
 from domainwise.averaging import averagers
 from domainwise.data.domains import Domains
+from domainwise.experiment.trial import Trial
 from domainwise.keeper import Keep, checked, spread
 from domainwise.model import algorithm_of, network_of
 from domainwise.networks.network import Network
-from domainwise.trial import Trial
 
 ADAM = 2  # copies of the weights that an optimizer keeps
 HEADER = 2**12  # bytes of a file beside its tensors

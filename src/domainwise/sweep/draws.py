@@ -8,7 +8,7 @@ import numpy as np
 
 from domainwise.algorithms import Spec, choice, hypers, log10
 from domainwise.data.splits import seed_hash
-from domainwise.settings import ALGORITHMS, SMALL, Settings
+from domainwise.experiment.settings import ALGORITHMS, SMALL, Settings
 
 
 def drawn(spec: Spec, settings: Settings, number: int, seed: int, benchmark: str = "") -> dict[str, Any]:

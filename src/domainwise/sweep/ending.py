@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
-from domainwise.counts import measures, tested, worst
+from domainwise.experiment.metrics import measures, tested, worst
+from domainwise.experiment.output_folder import served
+from domainwise.experiment.records import Record, averaged, publish_once
+from domainwise.experiment.results import READ
+from domainwise.experiment.selection import selected, summary
+from domainwise.experiment.trial import Trial
 from domainwise.files import exists, made, names_in
 from domainwise.integrity import Damaged, digest, read, sealed
 from domainwise.model import CONFIG, WEIGHTS
-from domainwise.records import Record, averaged, publish_once
-from domainwise.results import READ
-from domainwise.select import selected, summary
-from domainwise.sweep.folder import served
 from domainwise.sweep.resuming import versions_and_commit
-from domainwise.trial import Trial
 
 
 def result_of(

@@ -14,19 +14,19 @@ import torch
 from domainwise.capture import Fast
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.experiment.output_folder import served
+from domainwise.experiment.settings import number, whole
+from domainwise.experiment.trial import Trial
 from domainwise.keeper import Keep, checked
 from domainwise.machine import bearable
-from domainwise.settings import number, whole
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.ending import failed
 from domainwise.sweep.execute import DeviceLost, Watch
-from domainwise.sweep.folder import served
 from domainwise.sweep.given import Place
 from domainwise.sweep.how import How
 from domainwise.sweep.pack import Many
 from domainwise.sweep.processes import Processes
 from domainwise.sweep.work import work
-from domainwise.trial import Trial
 
 LONGEST = 10**8  # seconds: three years
 LOOK = 0.5  # seconds between two looks at what others are doing

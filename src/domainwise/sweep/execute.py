@@ -17,22 +17,22 @@ from domainwise.checkpoint import Stopped, listening
 from domainwise.course import Diverged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.experiment.faults import of_the_machine, sentence
+from domainwise.experiment.output_folder import serves
+from domainwise.experiment.records import Journal, publish, publish_once
+from domainwise.experiment.results import DAMAGED, result_in
+from domainwise.experiment.selection import validation
+from domainwise.experiment.trial import Trial
 from domainwise.files import exists, fresh, made, without_links
 from domainwise.integrity import Damaged, Unreadable, read, sealed
 from domainwise.keeper import Keep, Keeper
 from domainwise.loop import run
 from domainwise.meta.ranks import check_alone
-from domainwise.records import Journal, publish, publish_once
-from domainwise.results import DAMAGED, result_in
-from domainwise.select import validation
 from domainwise.sweep import again
 from domainwise.sweep.alone import alone, clear_leftovers
 from domainwise.sweep.ending import counts_of, digests, models_in, result_of
-from domainwise.sweep.faults import of_the_machine, sentence
-from domainwise.sweep.folder import serves
 from domainwise.sweep.leftovers import clear
 from domainwise.sweep.resuming import checkpoints_of
-from domainwise.trial import Trial
 from domainwise.turns import on_device
 
 Watch = Callable[[Trial, dict[str, Any]], None]

@@ -14,10 +14,10 @@ import torch
 from domainwise.checkpoint import ask_to_stop, listening
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.experiment.trial import Trial
 from domainwise.sweep.execute import Watch
 from domainwise.sweep.how import How
 from domainwise.sweep.work import work
-from domainwise.trial import Trial
 from domainwise.turns import in_turn, one_thread
 
 Many = int | Literal["auto"]

@@ -13,11 +13,11 @@ from domainwise.algorithms import Spec, hypers, resolved
 from domainwise.arguments import is_whole, plain
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.experiment.settings import PRESETS, Settings, of_algorithm
+from domainwise.experiment.trial import SEARCHED, Trial
 from domainwise.networks.network import check_name, network_source
-from domainwise.settings import PRESETS, Settings, of_algorithm
 from domainwise.sweep.draws import drawn
 from domainwise.sweep.suited import suited
-from domainwise.trial import SEARCHED, Trial
 
 
 def plan(

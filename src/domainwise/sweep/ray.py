@@ -22,15 +22,15 @@ from domainwise.capture import Fast
 from domainwise.data.decoded.array_files import Damaged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, warn
+from domainwise.experiment.output_folder import is_ours
+from domainwise.experiment.trial import Trial
 from domainwise.keeper import Keep
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.ending import failed
 from domainwise.sweep.engine import run_shared
 from domainwise.sweep.execute import DeviceLost, Watch
-from domainwise.sweep.folder import is_ours
 from domainwise.sweep.how import How
 from domainwise.sweep.safe import environment, set_in
-from domainwise.trial import Trial
 
 RETRIES = 3  # of a trial whose process or node has died, if not told otherwise
 LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 for a wish to be reached from everywhere

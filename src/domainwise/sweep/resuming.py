@@ -16,9 +16,9 @@ import torch
 from domainwise._version import __version__
 from domainwise.checkpoint import Checkpoints
 from domainwise.commit import COMMIT
+from domainwise.experiment.records import Journal
+from domainwise.experiment.trial import Trial
 from domainwise.keeper import Keeper
-from domainwise.records import Journal
-from domainwise.trial import Trial
 
 
 def checkpoints_of(

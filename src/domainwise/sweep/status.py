@@ -14,11 +14,11 @@ from typing import Any
 
 from domainwise import integrity
 from domainwise.errors import InputError, warn
-from domainwise.records import publish
-from domainwise.results import DAMAGED, Outcome, listing
+from domainwise.experiment.output_folder import is_ours, serves
+from domainwise.experiment.records import publish
+from domainwise.experiment.results import DAMAGED, Outcome, listing
+from domainwise.experiment.trial import Trial
 from domainwise.sweep.claims import dead, read, silent
-from domainwise.sweep.folder import is_ours, serves
-from domainwise.trial import Trial
 
 PLAN = "plan.json"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from domainwise.data.arrays import FREE
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.settings import Settings
+from domainwise.experiment.settings import Settings
 
 
 def suited(settings: Settings, data: Domains) -> Settings:

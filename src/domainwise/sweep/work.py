@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.data.domains import Domains
+from domainwise.experiment.output_folder import served
+from domainwise.experiment.trial import Trial
 from domainwise.sweep.claims import Claim, Lost
 from domainwise.sweep.execute import Watch, execute
-from domainwise.sweep.folder import served
 from domainwise.sweep.how import How
-from domainwise.trial import Trial
 
 
 def work(trial: Trial, data: Domains, folder: Path, how: How, watch: Watch) -> dict[str, Any]:

@@ -19,10 +19,10 @@ import torch
 from domainwise.checkpoint import listening, stop_requested
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.experiment.trial import Trial
 from domainwise.sweep.given import GRACE
 from domainwise.sweep.how import How
 from domainwise.sweep.pack import Many, run_packed
-from domainwise.trial import Trial
 
 LOOK = 0.2  # seconds between two looks at whether to stop
 

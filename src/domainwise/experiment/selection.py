@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from domainwise.errors import InputError, closest
-from domainwise.records import Record
-from domainwise.trial import Trial
+from domainwise.experiment.records import Record
+from domainwise.experiment.trial import Trial
 
 Targets = Collection[str]
 Runs = Mapping[frozenset[str], Sequence[Record]]  # the records of one seed and draw, by the targets held out

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.counts import BINS, whole
+from domainwise.experiment.metrics import BINS, whole
 
 LARGEST = 2**53  # up to here a float knows every whole number
 CLASSES = 100_000

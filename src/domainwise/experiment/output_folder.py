@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from domainwise import integrity
 from domainwise._version import __version__
 from domainwise.errors import InputError, warn
+from domainwise.experiment.faults import FULL, NOT_THE_TRIALS_FAULT
+from domainwise.experiment.records import Journal, publish
+from domainwise.experiment.results import DAMAGED, homes, result_in, trial_in
+from domainwise.experiment.separating import separated
+from domainwise.experiment.trial import Trial
 from domainwise.files import ABSENT, NoFile, appended, content_of, hold, made
-from domainwise.records import Journal, publish
-from domainwise.results import DAMAGED, homes, result_in, trial_in
-from domainwise.separating import separated
-from domainwise.sweep.faults import FULL, NOT_THE_TRIALS_FAULT
-from domainwise.trial import Trial
 
 if TYPE_CHECKING:
     from domainwise.data.domains import Domains

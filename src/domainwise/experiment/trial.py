@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from domainwise.separating import separated
+from domainwise.experiment.separating import separated
 
 SEARCHED = ("batch", "dropout")  # settings beside hyperparameters that a random search draws
 INNER_LR = {"sgd": 1e-2, "momentum": 1e-3}  # of a walk, where it is left open; adam's is the outer lr

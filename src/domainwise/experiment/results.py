@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from domainwise import integrity, records
+from domainwise import integrity
 from domainwise.errors import warn
-from domainwise.plausible import are_counts, is_number, is_record, is_share, is_whole
-from domainwise.trial import SEARCHED, Trial
+from domainwise.experiment import records
+from domainwise.experiment.plausible import are_counts, is_number, is_record, is_share, is_whole
+from domainwise.experiment.trial import SEARCHED, Trial
 
 
 @dataclass(frozen=True)
