@@ -20,7 +20,7 @@ import json, sys, time
 started = time.perf_counter()
 import torch
 from domainwise.algorithms import create
-from domainwise.capture import Fast, prepare, updater
+from domainwise.acceleration.cuda_graph import Fast, prepare, updater
 from domainwise.networks.network import build
 name, updates = sys.argv[1], int(sys.argv[2])
 torch.manual_seed(0)

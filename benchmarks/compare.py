@@ -26,12 +26,12 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, RandomSampler
 
+from domainwise.acceleration.benchmark import Setup, measure
+from domainwise.acceleration.cuda_graph import Fast, prepare
+from domainwise.acceleration.precision import arithmetic_units
 from domainwise.algorithms import Spec
-from domainwise.bench import Setup, measure
-from domainwise.capture import Fast, prepare
 from domainwise.networks.network import build
 from domainwise.networks.torchvision_compat import torchvision_ready
-from domainwise.units import arithmetic_units
 
 CLASSES, BATCH, DOMAINS = 7, 32, 3
 

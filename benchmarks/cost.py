@@ -16,8 +16,8 @@ from statistics import median
 
 import torch
 
+from domainwise.acceleration.cuda_graph import Fast, prepare, updater
 from domainwise.algorithms import Algorithm, create, hypers, names
-from domainwise.capture import Fast, prepare, updater
 from domainwise.networks.network import build
 
 CLASSES, WARM_UP = 7, 6

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
+from domainwise.acceleration.cuda_graph import Fast, prepare, updater
+from domainwise.acceleration.recording import Captured, Tapes
 from domainwise.algorithms import create
-from domainwise.capture import Fast, prepare, updater
 from domainwise.networks.network import build
-from domainwise.recording import Captured, Tapes
 
 CLASSES, WARM_UP = 7, 6
 

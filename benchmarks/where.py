@@ -19,9 +19,9 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
+from domainwise.acceleration.benchmark import Setup, feed_of, prepared
+from domainwise.acceleration.precision import arithmetic_units
 from domainwise.algorithms import parse
-from domainwise.bench import Setup, feed_of, prepared
-from domainwise.units import arithmetic_units
 
 KINDS = {
     "optimizer and walk": r"multi_tensor|foreach|adam",

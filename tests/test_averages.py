@@ -12,9 +12,9 @@ from made_data import stripes
 
 import domainwise as dw
 from domainwise import InputError, following, integrity
+from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
 from domainwise.averaging import averagers, canonical
-from domainwise.capture import Fast
 from domainwise.checkpoint import load, save, saved
 from domainwise.data.batches.feed import Feed
 from domainwise.experiment import records

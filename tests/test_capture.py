@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from domainwise import capture
-from domainwise.capture import Fast
+from domainwise.acceleration import cuda_graph as capture
+from domainwise.acceleration.cuda_graph import Fast
 
 
 def plain(x: int) -> int:

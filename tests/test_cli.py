@@ -18,7 +18,7 @@ from made_data import image_folder
 from typer.testing import CliRunner
 
 from domainwise import __version__
-from domainwise.bench import Timing
+from domainwise.acceleration.benchmark import Timing
 from domainwise.cli.groups import grouped
 from domainwise.report.study import Results
 
@@ -278,5 +278,7 @@ def test_bench_on_a_cpu_says_how_far_it_is_and_that_a_backbone_takes_long(domain
     assert code == 0
     assert "updates and evaluations: 1 of 17, about" in said
     assert "many minutes" not in said
-    monkeypatch.setattr("domainwise.bench.measure", lambda *given: Timing("erm", 1.0, 1.0, 1.0, 1.0, None, 1.0))
+    monkeypatch.setattr(
+        "domainwise.acceleration.benchmark.measure", lambda *given: Timing("erm", 1.0, 1.0, 1.0, 1.0, None, 1.0)
+    )
     assert "on a CPU an update of a backbone takes seconds" in domainwise(*little, "--network=resnet50")[2]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from domainwise import compiled
-from domainwise.capture import Fast
+from domainwise.acceleration import compile_cache as compiled
+from domainwise.acceleration.cuda_graph import Fast
 from domainwise.cli import app
 
 
@@ -22,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv(compiled.VARIABLE, "")  # so that it is put back afterwards
     monkeypatch.delenv(compiled.VARIABLE)
-    monkeypatch.setattr("domainwise.capture.has_triton", lambda: True)
+    monkeypatch.setattr("domainwise.acceleration.cuda_graph.has_triton", lambda: True)
     return tmp_path / "domainwise" / "compiled"
 
 
@@ -88,7 +88,7 @@ def test_it_is_listed_and_cleared_apart_from_images(home: Path) -> None:
 def test_a_second_process_finds_what_the_first_has_compiled(home: Path) -> None:
     """Whatever the device: the same compiler, here for a CPU."""
     script = (
-        "import torch; from domainwise.compiled import keep_compiled; keep_compiled()\n"
+        "import torch; from domainwise.acceleration.compile_cache import keep_compiled; keep_compiled()\n"
         "from torch._dynamo.utils import counters\n"
         "torch.compile(lambda x: (x * 3 + 1).relu().sum(0))(torch.ones(64, 64))\n"
         "print(counters['inductor']['fxgraph_cache_hit'], counters['inductor']['fxgraph_cache_miss'])"

@@ -5,8 +5,8 @@ import copy
 import torch
 from torch import nn
 
-from domainwise.folding import folds
-from domainwise.wiring import replace, wiring
+from domainwise.acceleration.fold_batch_norm import folds
+from domainwise.acceleration.rewrite import replace, wiring
 
 
 class Residual(nn.Module):

@@ -11,14 +11,14 @@ import torch
 from made_data import stripes
 from made_pooling import SHAPES, made
 
+from domainwise.acceleration.cuda_graph import Fast, prepare, updater
+from domainwise.acceleration.max_pool import max_pool
+from domainwise.acceleration.recording import Captured
 from domainwise.algorithms import create, names, parse
-from domainwise.capture import Fast, prepare, updater
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.loop import run
 from domainwise.networks.network import Network, build
-from domainwise.pooling import max_pool
-from domainwise.recording import Captured
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan
 

@@ -10,7 +10,7 @@ import torch
 from made_data import stripes
 from torch._dynamo.utils import counters
 
-from domainwise import tracing
+from domainwise.acceleration import tracing
 from domainwise.analysis.balance import balance
 from domainwise.analysis.landscape import on_plane, surface, walk
 from domainwise.analysis.places import place

@@ -10,9 +10,9 @@ import torch
 from made_schedules import WRONG
 
 from domainwise import testing
+from domainwise.acceleration.cuda_graph import updater
+from domainwise.acceleration.recording import Captured
 from domainwise.algorithms import Algorithm, algorithm
-from domainwise.capture import updater
-from domainwise.recording import Captured
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
 

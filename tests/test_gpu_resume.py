@@ -10,8 +10,8 @@ import pytest
 import torch
 from made_data import stripes
 
+from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
-from domainwise.capture import Fast
 from domainwise.experiment import records
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial

@@ -10,8 +10,8 @@ import torch
 from made_data import stripes
 
 from domainwise import InputError
+from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
-from domainwise.capture import Fast
 from domainwise.course import Diverged
 from domainwise.data.batches.feed import Feed, Inputs, Part
 from domainwise.data.domains import Domain

@@ -13,8 +13,8 @@ from made_pooling import SHAPES, made
 from torch import nn
 from torch.nn import functional as F
 
-from domainwise.pooling import max_pool, max_pool_gradient, pools
-from domainwise.wiring import replace, wiring
+from domainwise.acceleration.max_pool import max_pool, max_pool_gradient, pools
+from domainwise.acceleration.rewrite import replace, wiring
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -163,7 +163,7 @@ INTERPRETED = """
 import torch
 from made_pooling import SHAPES, made
 from domainwise import kernels
-from domainwise.pooling import max_pool, max_pool_gradient
+from domainwise.acceleration.max_pool import max_pool, max_pool_gradient
 for shape in SHAPES:
     for dtype, kernels.NARROW in ((torch.float32, 2**30), (torch.bfloat16, 2**30), (torch.float32, 0)):
         x = made(shape, dtype)

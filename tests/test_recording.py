@@ -16,10 +16,10 @@ import torch
 from made_schedules import WRONG, Slacken, Steps, Turns
 
 from domainwise import InputError, testing
+from domainwise.acceleration.cuda_graph import updater
+from domainwise.acceleration.recorders import Tapes, warnings_here
+from domainwise.acceleration.recording import KEPT, UNUSED, Captured
 from domainwise.algorithms import Algorithm, algorithm, parse
-from domainwise.capture import updater
-from domainwise.recorders import Tapes, warnings_here
-from domainwise.recording import KEPT, UNUSED, Captured
 from domainwise.testing import check_algorithm, check_replayed_training_is_training
 
 Trained = tuple[Algorithm, Any, list[dict[str, float]], list[str]]

@@ -18,8 +18,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from domainwise import testing
+from domainwise.acceleration.guards import Notes
 from domainwise.algorithms import Algorithm
-from domainwise.guards import Notes
 from domainwise.testing import check_replayed_training_is_training
 
 NOW = [1.0]

@@ -9,10 +9,10 @@ import torch
 from made_networks import resnet
 from torch import nn
 
-from domainwise import capture
-from domainwise.folding import folds
-from domainwise.residual import residuals
-from domainwise.wiring import wiring
+from domainwise.acceleration import cuda_graph as capture
+from domainwise.acceleration.fold_batch_norm import folds
+from domainwise.acceleration.residual import residuals
+from domainwise.acceleration.rewrite import wiring
 
 X = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0)).double()
 

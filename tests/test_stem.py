@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from domainwise.folding import folds
-from domainwise.stem import on_blocks, stems
-from domainwise.wiring import replace, wiring
+from domainwise.acceleration.blocked_stem import on_blocks, stems
+from domainwise.acceleration.fold_batch_norm import folds
+from domainwise.acceleration.rewrite import replace, wiring
 
 
 @pytest.mark.parametrize("kernel", [(1, 1), (2, 2), (3, 3), (4, 4), (7, 7), (5, 2)])

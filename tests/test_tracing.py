@@ -24,9 +24,9 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call, grad
 from torch.utils.flop_counter import FlopCounterMode
 
-from domainwise import capture, tracing
-from domainwise.tracing import compile_in_place, known
-from domainwise.wiring import let_watch
+from domainwise.acceleration import cuda_graph as capture, tracing
+from domainwise.acceleration.rewrite import let_watch
+from domainwise.acceleration.tracing import compile_in_place, known
 
 X = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0)).double()
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from domainwise import waking
+from domainwise.acceleration import warmup as waking
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from domainwise import capture
-from domainwise.folding import folds
-from domainwise.wiring import let_watch, wiring
+from domainwise.acceleration import cuda_graph as capture
+from domainwise.acceleration.fold_batch_norm import folds
+from domainwise.acceleration.rewrite import let_watch, wiring
 
 X = torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(0)).double()
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from domainwise.acceleration.device_lock import in_turn
 from domainwise.algorithms import Algorithm
 from domainwise.data.batches.feed import Inputs, Part, batches
 from domainwise.experiment.metrics import BINS, kept
-from domainwise.turns import in_turn
 
 Numbers = npt.NDArray[np.float32]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
+from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
 from domainwise.arguments import typed
 from domainwise.averaging import canonical
-from domainwise.capture import Fast
 from domainwise.checkpoint import saved, told_of
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError

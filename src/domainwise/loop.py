@@ -12,9 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from domainwise.acceleration.cuda_graph import Fast, Update, prepare, updater
+from domainwise.acceleration.device_lock import in_turn
+from domainwise.acceleration.precision import arithmetic_units
+from domainwise.acceleration.recording import Captured
+from domainwise.acceleration.warmup import waking
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import Averages, refresh_batch_norm, swapped_in
-from domainwise.capture import Fast, Update, prepare, updater
 from domainwise.checkpoint import Checkpoints, Stateful
 from domainwise.course import Losses
 from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
@@ -27,10 +31,6 @@ from domainwise.experiment.trial import Trial
 from domainwise.keeper import Keeper
 from domainwise.model import algorithm_of, network_of, normalisation
 from domainwise.networks.network import Network
-from domainwise.recording import Captured
-from domainwise.turns import in_turn
-from domainwise.units import arithmetic_units
-from domainwise.waking import waking
 
 REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 LOG_EVERY = 10  # updates between two glances at the losses

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from domainwise.acceleration.cuda_graph import updater
+from domainwise.acceleration.recorders import Tapes
+from domainwise.acceleration.recording import Captured
 from domainwise.algorithms import Algorithm, create, draw, hypers, names
-from domainwise.capture import updater
 from domainwise.losses import Batch
 from domainwise.networks.network import Network
-from domainwise.recorders import Tapes
-from domainwise.recording import Captured
 
 CLASSES = 2
 Check = Callable[[type[Algorithm], dict[str, Any]], None]

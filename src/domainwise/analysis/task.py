@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from domainwise.capture import Fast, prepare
+from domainwise.acceleration.cuda_graph import Fast, prepare
+from domainwise.acceleration.precision import arithmetic_units
 from domainwise.data.batches.feed import EVALUATION_BATCH, Chosen, Inputs, Part
 from domainwise.data.domains import Domains
 from domainwise.data.splits import seed_hash
@@ -21,7 +22,6 @@ from domainwise.loop import dealt
 from domainwise.losses import Batch
 from domainwise.model import Model
 from domainwise.networks.network import Network
-from domainwise.units import arithmetic_units
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import typer
 from domainwise.cli import options as o
 
 if TYPE_CHECKING:
-    from domainwise.bench import Timing
+    from domainwise.acceleration.benchmark import Timing
 
 
 class BenchFormat(StrEnum):
@@ -47,9 +47,9 @@ def bench(
 
     import torch
 
+    from domainwise.acceleration.benchmark import Setup, measure, table
+    from domainwise.acceleration.cuda_graph import Fast
     from domainwise.algorithms import parse
-    from domainwise.bench import Setup, measure, table
-    from domainwise.capture import Fast
     from domainwise.cli.pace import pace
     from domainwise.machine import bearable, cores, device_named
 

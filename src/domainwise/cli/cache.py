@@ -19,7 +19,7 @@ def list_entries(cache: o.Cache = None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from domainwise import compiled
+    from domainwise.acceleration import compile_cache as compiled
     from domainwise.data.decoded.cache import cache_folder
     from domainwise.data.decoded.cache_entries import entries, gigabytes
     from domainwise.legible import legible
@@ -53,7 +53,7 @@ def clear(
     cache: o.Cache = None,
 ) -> None:
     """Remove decoded images; they are made again when they are needed."""
-    from domainwise import compiled as kernels
+    from domainwise.acceleration import compile_cache as kernels
     from domainwise.data.decoded import cache_entries as shelf
     from domainwise.data.decoded.cache import cache_folder
     from domainwise.errors import InputError

@@ -29,7 +29,7 @@ def fit(
     """Train one algorithm on all domains, none held out: the model to use on a domain that nobody has seen."""
     import sys
 
-    from domainwise.capture import Fast
+    from domainwise.acceleration.cuda_graph import Fast
     from domainwise.cli.job import threads_for
     from domainwise.cli.progress import display
     from domainwise.cli.reading import Ask, read

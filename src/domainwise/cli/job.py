@@ -13,8 +13,8 @@ from typing import Any
 
 import typer
 
+from domainwise.acceleration.cuda_graph import Fast
 from domainwise.api import Comparison, Results
-from domainwise.capture import Fast
 from domainwise.cli.groups import Beside, Cluster, Machine, Many
 from domainwise.cli.progress import display, lasting
 from domainwise.cli.refreshing import Refreshing

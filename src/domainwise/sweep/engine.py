@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from domainwise.capture import Fast
+from domainwise.acceleration.cuda_graph import Fast
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import served

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from domainwise.capture import Fast
+from domainwise.acceleration.cuda_graph import Fast
+from domainwise.acceleration.device_lock import on_device
 from domainwise.checkpoint import Stopped, listening
 from domainwise.course import Diverged
 from domainwise.data.domains import Domains
@@ -33,7 +34,6 @@ from domainwise.sweep.alone import alone, clear_leftovers
 from domainwise.sweep.ending import counts_of, digests, models_in, result_of
 from domainwise.sweep.leftovers import clear
 from domainwise.sweep.resuming import checkpoints_of
-from domainwise.turns import on_device
 
 Watch = Callable[[Trial, dict[str, Any]], None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from domainwise.capture import Fast
+from domainwise.acceleration.cuda_graph import Fast
 from domainwise.keeper import Keep
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from domainwise.acceleration.device_lock import in_turn, one_thread
 from domainwise.checkpoint import ask_to_stop, listening
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
@@ -18,7 +19,6 @@ from domainwise.experiment.trial import Trial
 from domainwise.sweep.execute import Watch
 from domainwise.sweep.how import How
 from domainwise.sweep.work import work
-from domainwise.turns import in_turn, one_thread
 
 Many = int | Literal["auto"]
 

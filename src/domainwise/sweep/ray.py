@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from domainwise.capture import Fast
+from domainwise.acceleration.cuda_graph import Fast
 from domainwise.data.decoded.array_files import Damaged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, warn

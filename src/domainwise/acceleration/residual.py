@@ -12,8 +12,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from domainwise.folding import convolved
-from domainwise.wiring import Forwards, Wiring, watched
+from domainwise.acceleration.fold_batch_norm import convolved
+from domainwise.acceleration.rewrite import Forwards, Wiring, watched
 
 
 def residuals(net: nn.Module, wired: Wiring, folding: Forwards) -> Forwards:

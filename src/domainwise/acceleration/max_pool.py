@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from domainwise.wiring import Forwards, Wiring, passed
+from domainwise.acceleration.rewrite import Forwards, Wiring, passed
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # that the kernels take
 
@@ -96,7 +96,7 @@ def _blank(like: Tensor, height: int, width: int) -> Tensor:
 
 @max_pool.register_kernel("cuda")
 def _(x: Tensor) -> tuple[Tensor, Tensor]:
-    from domainwise.kernels import largest_of_windows
+    from domainwise.acceleration.max_pool_kernels import largest_of_windows
 
     largest, which = _windows(x)
     largest_of_windows(x.contiguous(memory_format=torch.channels_last), largest, which)
@@ -105,7 +105,7 @@ def _(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @max_pool_gradient.register_kernel("cuda")
 def _(gradient: Tensor, which: Tensor, height: int, width: int) -> Tensor:
-    from domainwise.kernels import gradient_to_pixels
+    from domainwise.acceleration.max_pool_kernels import gradient_to_pixels
 
     found = _blank(gradient, height, width)
     gradient, which = (tensor.contiguous(memory_format=torch.channels_last) for tensor in (gradient, which))

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from domainwise.folding import folded
-from domainwise.wiring import Forwards, Wiring
+from domainwise.acceleration.fold_batch_norm import folded
+from domainwise.acceleration.rewrite import Forwards, Wiring
 
 FEW = 4  # channels of an image
 MULTIPLE = 8  # of the channels that a GPU takes at a time

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from domainwise.guards import line_of
+from domainwise.acceleration.guards import line_of
 
 Operation = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], list[Tensor]]
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from domainwise.acceleration.guards import Notes, line_of
+from domainwise.acceleration.recorders import CudaGraphs, Recorder
+from domainwise.acceleration.watching import watching
 from domainwise.algorithms import Algorithm
 from domainwise.errors import InputError
-from domainwise.guards import Notes, line_of
-from domainwise.recorders import CudaGraphs, Recorder
-from domainwise.watching import watching
 
 WARM_UP = 3  # eager updates before a recording: they make the optimizer's state and let libraries choose their kernels
 KEPT = 4  # recordings at once: one for each of the phases of late

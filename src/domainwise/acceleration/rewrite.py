@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from domainwise.units import exactly
+from domainwise.acceleration.precision import exactly
 
 Forwards = dict[nn.Module, Callable[[Any, Tensor], Tensor]]  # by module, each of which it takes first
 

@@ -12,17 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from domainwise.acceleration.blocked_stem import stems
+from domainwise.acceleration.compile_cache import keep_compiled
+from domainwise.acceleration.fold_batch_norm import folds
+from domainwise.acceleration.max_pool import pools
+from domainwise.acceleration.recorders import Recorder
+from domainwise.acceleration.recording import Captured, Say
+from domainwise.acceleration.residual import residuals
+from domainwise.acceleration.rewrite import let_watch, replace, wiring
+from domainwise.acceleration.tracing import compile_in_place
 from domainwise.algorithms import Algorithm
-from domainwise.compiled import keep_compiled
-from domainwise.folding import folds
 from domainwise.networks.network import Network
-from domainwise.pooling import pools
-from domainwise.recorders import Recorder
-from domainwise.recording import Captured, Say
-from domainwise.residual import residuals
-from domainwise.stem import stems
-from domainwise.tracing import compile_in_place
-from domainwise.wiring import let_watch, replace, wiring
 
 Update = Callable[[Sequence[Any]], dict[str, Tensor]]
 

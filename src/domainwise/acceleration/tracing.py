@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.proxy import GraphAppendingTracer
 
-from domainwise.wiring import REPLACED, hooked, let_watch
+from domainwise.acceleration.rewrite import REPLACED, hooked, let_watch
 
 MANY = 8  # situations of one network. Whoever comes with more is left to torch.compile, which gives up at as many
 

@@ -14,7 +14,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from domainwise.tape import Tape
+from domainwise.acceleration.tape import Tape
 
 WAITS = "called a synchronizing"  # in torch's warning of a wait for the device
 

@@ -10,7 +10,7 @@ from importlib import import_module
 import torch
 from torch.nn import functional as F
 
-from domainwise.turns import on_device
+from domainwise.acceleration.device_lock import on_device
 
 _lock = threading.Lock()
 _awake: set[str] = set()

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from domainwise.inside import (
+from domainwise.acceleration.inside import (
     HOLDERS,
     PLAIN,
     Get,

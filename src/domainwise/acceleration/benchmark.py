@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from domainwise.acceleration.cuda_graph import Fast, prepare, updater
+from domainwise.acceleration.device_lock import on_device
+from domainwise.acceleration.precision import arithmetic_units
 from domainwise.algorithms import Algorithm, Spec
-from domainwise.capture import Fast, prepare, updater
 from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part
 from domainwise.data.domains import Domain
 from domainwise.networks.network import build
-from domainwise.turns import on_device
-from domainwise.units import arithmetic_units
 
 
 @dataclass(frozen=True)

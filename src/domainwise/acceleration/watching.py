@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from domainwise.acceleration.guards import MISSING, Notes, copied, global_generators, same, shown
+from domainwise.acceleration.inside import functions_of, names_in, of_a_library
 from domainwise.algorithms import Algorithm
-from domainwise.guards import MISSING, Notes, copied, global_generators, same, shown
-from domainwise.inside import functions_of, names_in, of_a_library
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from domainwise.wiring import Forwards, Wiring, passed
+from domainwise.acceleration.rewrite import Forwards, Wiring, passed
 
 
 def folds(wired: Wiring) -> Forwards:
