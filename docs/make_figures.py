@@ -14,9 +14,9 @@ from domainwise.analysis.share import expected, figure, followed
 from domainwise.analysis.task import task
 from domainwise.api import compare
 from domainwise.data.sources.digits import digits
-from domainwise.model import load
 from domainwise.report.surfaces import picture
 from domainwise.report.svg import as_file
+from domainwise.saved_models.saved import load
 
 FOLDER = Path(__file__).parent / "figures"
 

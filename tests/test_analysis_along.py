@@ -21,10 +21,10 @@ from domainwise.cli.balance import balance as command
 from domainwise.data.sources.digits import digits
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
-from domainwise.model import load
 from domainwise.report.balance import FILE, Measured, compared, rows
 from domainwise.report.document import render
 from domainwise.report.paired import sentences, sign_flip
+from domainwise.saved_models.saved import load
 from domainwise.sweep.execute import execute
 
 

@@ -18,9 +18,9 @@ from domainwise.analysis.task import Task, task
 from domainwise.api import Results, compare
 from domainwise.cli.balance import balance as command
 from domainwise.data.sources.digits import digits
-from domainwise.model import load
 from domainwise.networks.network import Network
 from domainwise.report.document import render
+from domainwise.saved_models.saved import load
 
 
 @pytest.fixture(scope="module")

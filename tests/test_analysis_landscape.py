@@ -29,9 +29,9 @@ from domainwise.cli.surface import surface as command
 from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
 from domainwise.experiment.records import publish
-from domainwise.model import load
 from domainwise.report.document import render
 from domainwise.report.surfaces import Surface, contours, levels, picture
+from domainwise.saved_models.saved import load
 
 DATA = stripes("abcd")
 

@@ -20,9 +20,9 @@ from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
-from domainwise.model import load, save
 from domainwise.networks.network import Network
 from domainwise.report.document import render
+from domainwise.saved_models.saved import load, save
 from domainwise.sweep.execute import execute
 
 DATA = stripes("abcd")

@@ -19,10 +19,10 @@ from sklearn import calibration, metrics
 from domainwise.algorithms import create, parse
 from domainwise.data.batches.feed import EVALUATION_BATCH as BATCH, Inputs, Part
 from domainwise.data.domains import Domain, domains
-from domainwise.evaluate import evaluate
 from domainwise.experiment import metrics as counts
 from domainwise.experiment.settings import resolve
 from domainwise.networks.network import build
+from domainwise.saved_models.evaluation import evaluate
 from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.execute import execute
 from domainwise.sweep.plan import plan

@@ -16,8 +16,8 @@ from domainwise.analysis.landscape import on_plane, surface, walk
 from domainwise.analysis.places import place
 from domainwise.analysis.task import Task, task
 from domainwise.api import compare
-from domainwise.model import load
 from domainwise.report.surfaces import Surface
+from domainwise.saved_models.saved import load
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
 

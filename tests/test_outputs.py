@@ -28,8 +28,8 @@ from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
 from domainwise.legible import defused, legible
 from domainwise.outputs import PAGE, PICTURE, PNG, check, put
-from domainwise.predicting import Prediction
-from domainwise.report.predictions import as_csv
+from domainwise.saved_models.predict import Prediction
+from domainwise.saved_models.prediction_files import as_csv
 from domainwise.sweep.engine import Engine
 from domainwise.sweep.execute import execute
 from domainwise.tensorboard import run_name

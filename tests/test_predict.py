@@ -26,8 +26,8 @@ from domainwise.data.sources.folders import images_in
 from domainwise.data.sources.open import open_data
 from domainwise.data.splits import split
 from domainwise.experiment.records import read, whole
-from domainwise.predicting import Prediction
-from domainwise.report.predictions import Tally, as_csv, as_json
+from domainwise.saved_models.predict import Prediction
+from domainwise.saved_models.prediction_files import Tally, as_csv, as_json
 
 Command = Callable[..., tuple[int, str, str]]  # the command line, in an empty folder
 SHORT: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "batch": 8}

@@ -25,7 +25,7 @@ from domainwise.algorithms import Algorithm, names
 from domainwise.checkpoint import Stopped, checkpoints, listening, saved, stop_requested
 from domainwise.experiment import records
 from domainwise.experiment.trial import Trial
-from domainwise.keeper import spread
+from domainwise.saved_models.keep import spread
 from domainwise.sweep import disk
 from domainwise.sweep.disk import disk_needed
 from domainwise.sweep.execute import execute

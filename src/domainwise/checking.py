@@ -18,8 +18,8 @@ from domainwise.errors import InputError
 from domainwise.experiment.output_folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
 from domainwise.experiment.records import Journal
 from domainwise.experiment.results import DAMAGED, READ, homes, result_in, trial_in, warn_of_no_hashes
-from domainwise.model import CONFIG, read as weights_of
 from domainwise.report import balance, surfaces
+from domainwise.saved_models.saved import CONFIG, read as weights_of
 from domainwise.sweep import claims
 from domainwise.sweep.alone import LOCK, held, leftovers
 from domainwise.sweep.ending import models_in

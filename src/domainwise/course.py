@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from domainwise.experiment.trial import Trial
-from domainwise.model import algorithm_of
+from domainwise.saved_models.saved import algorithm_of
 
 
 class Diverged(ArithmeticError):  # noqa: N818  an outcome rather than a mistake

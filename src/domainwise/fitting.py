@@ -24,13 +24,13 @@ from domainwise.experiment.settings import Settings, resolve, together, whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, unchanged
 from domainwise.integrity import Damaged, Unreadable
-from domainwise.keeper import spread
 from domainwise.machine import bearable, device_named
-from domainwise.model import CONFIG, Model, loaded
+from domainwise.saved_models.keep import spread
+from domainwise.saved_models.saved import CONFIG, Model, loaded
+from domainwise.saved_models.which import PLAIN, averager_of, home_of
 from domainwise.sweep.ending import models_in
 from domainwise.sweep.execute import Watch, execute
 from domainwise.sweep.plan import plan
-from domainwise.which import PLAIN, averager_of, home_of
 
 LOOKS_AT_TARGETS = ("oracle", "leave-one-out")
 

@@ -25,12 +25,12 @@ from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, h
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.splits import seed_hash, split
 from domainwise.errors import InputError
-from domainwise.evaluate import Evaluation, begin
 from domainwise.experiment.records import Record
 from domainwise.experiment.trial import Trial
-from domainwise.keeper import Keeper
-from domainwise.model import algorithm_of, network_of, normalisation
 from domainwise.networks.network import Network
+from domainwise.saved_models.evaluation import Evaluation, begin
+from domainwise.saved_models.keep import Keeper
+from domainwise.saved_models.saved import algorithm_of, network_of, normalisation
 
 REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 LOG_EVERY = 10  # updates between two glances at the losses

@@ -13,10 +13,10 @@ from domainwise.averaging import average_models, greedy
 from domainwise.data.batches.feed import Inputs
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.evaluate import evaluate
 from domainwise.experiment.trial import Trial
 from domainwise.loop import dealt
-from domainwise.model import Model, load
+from domainwise.saved_models.evaluation import evaluate
+from domainwise.saved_models.saved import Model, load
 
 
 @typed

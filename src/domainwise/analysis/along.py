@@ -8,7 +8,7 @@ from pathlib import Path
 from domainwise.analysis.balance import Balance, balance
 from domainwise.analysis.task import Task
 from domainwise.errors import InputError
-from domainwise.model import CONFIG, read
+from domainwise.saved_models.saved import CONFIG, read
 
 
 def snapshots(folder: Path) -> dict[int, Path]:

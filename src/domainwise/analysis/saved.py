@@ -13,7 +13,7 @@ from domainwise import integrity
 from domainwise.analysis.task import Task
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
-from domainwise.model import CONFIG, read
+from domainwise.saved_models.saved import CONFIG, read
 
 
 def places(task: Task, folders: Sequence[Path]) -> dict[str, Tensor]:

@@ -20,8 +20,8 @@ from domainwise.experiment.settings import CHOICES
 from domainwise.experiment.trial import Trial
 from domainwise.loop import dealt
 from domainwise.losses import Batch
-from domainwise.model import Model
 from domainwise.networks.network import Network
+from domainwise.saved_models.saved import Model
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from domainwise.api import prepare
 from domainwise.cli.groups import Beside, Choices, Cluster, Machine, Many
 from domainwise.cli.job import Job
 from domainwise.cli.reading import Ask, read
-from domainwise.keeper import spread
 from domainwise.machine import device_named
+from domainwise.saved_models.keep import spread
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def _measured(
 
 def _kept(trials: list[tuple[Path, Trial]], along: bool) -> list[tuple[Path, Trial]]:
     """Those of many that kept what is to be measured; where none has, all, to hear what is missing."""
-    from domainwise.model import CONFIG
+    from domainwise.saved_models.saved import CONFIG
 
     what, where = ("snapshots", f"snapshots/*/{CONFIG}") if along else ("model", f"best/{CONFIG}")
     found = [one for one in trials if any(one[0].glob(where))]
@@ -124,7 +124,7 @@ def _about(trial: Trial) -> dict[str, Any]:
 def _models(folder: Path, along: bool) -> tuple[Path | None, dict[int, Path]]:
     """The selected model, and those along the way; a trial may have kept the latter alone."""
     from domainwise.analysis.along import snapshots
-    from domainwise.model import CONFIG
+    from domainwise.saved_models.saved import CONFIG
 
     every = snapshots(folder) if along else {}
     return (None if every and not (folder / "best" / CONFIG).is_file() else folder), every
@@ -135,7 +135,7 @@ def _chosen(run: str, algorithms: str | None) -> list[tuple[Path, Trial]]:
     from domainwise.errors import InputError
     from domainwise.experiment.results import trial_in
     from domainwise.integrity import Damaged
-    from domainwise.model import CONFIG, described
+    from domainwise.saved_models.saved import CONFIG, described
 
     if (Path(run) / CONFIG).is_file():  # one model: a snapshot, an average
         return [(Path(run), described(Path(run))[1])]

@@ -61,8 +61,8 @@ def fit(
 def _told(made: Fitting, result: dict[str, Any]) -> str:
     from domainwise.experiment.records import averages, read
     from domainwise.experiment.selection import validation
-    from domainwise.trust import code_of
-    from domainwise.which import home_of
+    from domainwise.saved_models.trust import code_of
+    from domainwise.saved_models.which import home_of
 
     average = next(iter(made.trial.averages), None)
     chosen = (result["averages"][average] if average else result)["selected"]

@@ -12,7 +12,7 @@ from domainwise.cli import options as o
 from domainwise.cli.plain import exact
 
 if TYPE_CHECKING:
-    from domainwise.predicting import Prediction
+    from domainwise.saved_models.predict import Prediction
 
 
 class PredictionFormat(StrEnum):
@@ -57,9 +57,9 @@ def predict(
     from domainwise.cli.pace import pace
     from domainwise.data.sources.folders import images_in
     from domainwise.machine import bearable
-    from domainwise.model import load
-    from domainwise.predicting import predictions
-    from domainwise.report.predictions import Tally, as_csv, as_json, as_text
+    from domainwise.saved_models.predict import predictions
+    from domainwise.saved_models.prediction_files import Tally, as_csv, as_json, as_text
+    from domainwise.saved_models.saved import load
 
     form = _form(output, format)
     threads = threads and bearable("threads", threads)
@@ -87,7 +87,7 @@ def _form(output: Path | None, format: PredictionFormat | None) -> str:
     from domainwise.data.sources.folders import looking
     from domainwise.errors import InputError
     from domainwise.outputs import check
-    from domainwise.report.predictions import BEGINNING
+    from domainwise.saved_models.prediction_files import BEGINNING
 
     if output is None:
         return format.value if format else "table"

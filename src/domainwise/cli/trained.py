@@ -28,7 +28,7 @@ def trained(
     from domainwise.cli.reading import Ask, read
     from domainwise.experiment.trial import Trial
     from domainwise.machine import bearable, device_named
-    from domainwise.model import load
+    from domainwise.saved_models.saved import load
 
     if threads:
         torch.set_num_threads(bearable("threads", threads))

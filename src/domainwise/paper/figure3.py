@@ -12,11 +12,11 @@ from domainwise.api import Comparison
 from domainwise.data.domains import Domains
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
-from domainwise.model import loaded
 from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.drawings import Drawing
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
 from domainwise.report.surfaces import picture
+from domainwise.saved_models.saved import loaded
 from domainwise.sweep.plan import targets_of
 
 TITLE = "Figure 3, loss surfaces"

@@ -11,9 +11,9 @@ import torch
 from domainwise.averaging import averagers
 from domainwise.data.domains import Domains
 from domainwise.experiment.trial import Trial
-from domainwise.keeper import Keep, checked, spread
-from domainwise.model import algorithm_of, network_of
 from domainwise.networks.network import Network
+from domainwise.saved_models.keep import Keep, checked, spread
+from domainwise.saved_models.saved import algorithm_of, network_of
 
 ADAM = 2  # copies of the weights that an optimizer keeps
 HEADER = 2**12  # bytes of a file beside its tensors

@@ -18,7 +18,7 @@ from domainwise.experiment.selection import selected, summary
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, made, names_in
 from domainwise.integrity import Damaged, digest, read, sealed
-from domainwise.model import CONFIG, WEIGHTS
+from domainwise.saved_models.saved import CONFIG, WEIGHTS
 from domainwise.sweep.resuming import versions_and_commit
 
 

@@ -17,8 +17,8 @@ from domainwise.errors import InputError
 from domainwise.experiment.output_folder import served
 from domainwise.experiment.settings import number, whole
 from domainwise.experiment.trial import Trial
-from domainwise.keeper import Keep, checked
 from domainwise.machine import bearable
+from domainwise.saved_models.keep import Keep, checked
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.ending import failed
 from domainwise.sweep.execute import DeviceLost, Watch

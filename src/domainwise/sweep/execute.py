@@ -26,9 +26,9 @@ from domainwise.experiment.selection import validation
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, fresh, made, without_links
 from domainwise.integrity import Damaged, Unreadable, read, sealed
-from domainwise.keeper import Keep, Keeper
 from domainwise.loop import run
 from domainwise.meta.ranks import check_alone
+from domainwise.saved_models.keep import Keep, Keeper
 from domainwise.sweep import again
 from domainwise.sweep.alone import alone, clear_leftovers
 from domainwise.sweep.ending import counts_of, digests, models_in, result_of
@@ -56,7 +56,7 @@ def execute(
     What was begun there and not ended goes on from its checkpoint. What has ended is not repeated, unless it failed. If
     it lacks an average that is asked for, what is there stays until all averages of a new run are. ``watch`` hears
     {"step": 120} now and then, {"step": ..., "validation": ...} at every evaluation, and {"note": ...}. See
-    :class:`~domainwise.keeper.Keeper` for ``keep`` and ``snapshots``; ``evaluate_all`` looks at what the sources are
+    :class:`~domainwise.saved_models.keep.Keeper` for ``keep`` and ``snapshots``; ``evaluate_all`` looks at what the sources are
     trained on too; ``checkpoint_every`` so many updates, None is now and then.
     """
     try:

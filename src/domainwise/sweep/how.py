@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from domainwise.acceleration.cuda_graph import Fast
-from domainwise.keeper import Keep
+from domainwise.saved_models.keep import Keep
 
 
 @dataclass(frozen=True)
 class How:
-    """On which device, by which path, and which models stay: see :class:`~domainwise.keeper.Keeper`."""
+    """On which device, by which path, and which models stay: see :class:`~domainwise.saved_models.keep.Keeper`."""
 
     device: str = "cpu"
     fast: Fast = Fast()

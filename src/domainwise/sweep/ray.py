@@ -24,7 +24,7 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError, warn
 from domainwise.experiment.output_folder import is_ours
 from domainwise.experiment.trial import Trial
-from domainwise.keeper import Keep
+from domainwise.saved_models.keep import Keep
 from domainwise.sweep.claims import Claims
 from domainwise.sweep.ending import failed
 from domainwise.sweep.engine import run_shared

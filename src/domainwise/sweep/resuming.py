@@ -18,7 +18,7 @@ from domainwise.checkpoint import Checkpoints
 from domainwise.commit import COMMIT
 from domainwise.experiment.records import Journal
 from domainwise.experiment.trial import Trial
-from domainwise.keeper import Keeper
+from domainwise.saved_models.keep import Keeper
 
 
 def checkpoints_of(

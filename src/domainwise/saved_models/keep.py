@@ -19,7 +19,7 @@ from domainwise.experiment.selection import pooled_validation, validation
 from domainwise.experiment.settings import whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import names_in
-from domainwise.model import fingerprint, save
+from domainwise.saved_models.saved import fingerprint, save
 
 Keep = Literal["best", "none", "all"]
 

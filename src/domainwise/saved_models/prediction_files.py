@@ -14,7 +14,7 @@ from unicodedata import normalize
 from domainwise.data.sources.listing import quoted
 from domainwise.experiment.records import finite
 from domainwise.legible import csv_row, defused, legible
-from domainwise.predicting import Prediction
+from domainwise.saved_models.predict import Prediction
 
 COLUMNS = ("file", "class", "probability", "problem")
 HEAD = ",".join(COLUMNS)

@@ -14,7 +14,7 @@ from domainwise.data.arrays import CHANNELS, Images
 from domainwise.data.decoded.image import ImageError, content_of, pillow_warnings, rgb, squeezed
 from domainwise.data.decoded.parallel import side_by_side
 from domainwise.errors import InputError
-from domainwise.model import BATCH, Model
+from domainwise.saved_models.saved import BATCH, Model
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,11 @@ from domainwise.files import made, sync
 from domainwise.machine import device_named
 from domainwise.networks.network import Network, build
 from domainwise.networks.weight_files import save_tensors
-from domainwise.trust import allowed
-from domainwise.which import AVERAGED, CONFIG as CONFIG, PLAIN, home_of
+from domainwise.saved_models.trust import allowed
+from domainwise.saved_models.which import AVERAGED, CONFIG as CONFIG, PLAIN, home_of
 
 if TYPE_CHECKING:
-    from domainwise.predicting import Prediction
+    from domainwise.saved_models.predict import Prediction
 
 WEIGHTS = "model.safetensors"
 NEEDED = {"classes", "channels", "input_size", "mean", "std"}  # of a config.json, beside the trial
@@ -66,7 +66,7 @@ class Model:
     def predict_files(self, *places: str | os.PathLike[str]) -> Iterator[Prediction]:
         """One after the other, the images in files and folders; each is read as data to train on is."""
         from domainwise.data.sources.folders import images_in
-        from domainwise.predicting import predictions
+        from domainwise.saved_models.predict import predictions
 
         for place in places:
             if isinstance(place, list | tuple):

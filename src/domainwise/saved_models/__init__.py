@@ -1,0 +1,1 @@
+"""A trained model on disk: keep, load, evaluate and predict."""
