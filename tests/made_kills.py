@@ -24,12 +24,12 @@ import torch
 from made_data import stripes
 
 from domainwise.algorithms import parse
-from domainwise.checkpoint import files
 from domainwise.experiment import records
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.sweep import execute as executing
-from domainwise.sweep.plan import plan
+from domainwise.training import run_trial as executing
+from domainwise.training.checkpoints import files
+from domainwise.training.plan import plan
 
 DATA = stripes()
 STEPS = 30

@@ -13,8 +13,8 @@ from domainwise.algorithms import parse
 from domainwise.experiment import records
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.sweep.execute import execute
-from domainwise.sweep.plan import plan
+from domainwise.training.plan import plan
+from domainwise.training.run_trial import execute
 
 DATA = stripes()
 

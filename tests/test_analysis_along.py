@@ -25,7 +25,7 @@ from domainwise.report.balance import FILE, Measured, compared, rows
 from domainwise.report.document import render
 from domainwise.report.paired import sentences, sign_flip
 from domainwise.saved_models.saved import load
-from domainwise.sweep.execute import execute
+from domainwise.training.run_trial import execute
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from domainwise.experiment.settings import resolve
 from domainwise.networks.network import Network
 from domainwise.report.document import render
 from domainwise.saved_models.saved import load, save
-from domainwise.sweep.execute import execute
+from domainwise.training.run_trial import execute
 
 DATA = stripes("abcd")
 

@@ -15,7 +15,6 @@ from domainwise import InputError, following, integrity
 from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
 from domainwise.averaging import averagers, canonical
-from domainwise.checkpoint import load, save, saved
 from domainwise.data.batches.feed import Feed
 from domainwise.experiment import records
 from domainwise.experiment.records import Record
@@ -23,12 +22,13 @@ from domainwise.experiment.results import trial_in
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.following import Tail, follow
-from domainwise.loop import averaged_in, run, set_up
-from domainwise.sweep.again import AGAIN
-from domainwise.sweep.execute import execute
-from domainwise.sweep.plan import plan
 from domainwise.sweep.status import status
 from domainwise.tensorboard import scalars
+from domainwise.training.checkpoints import load, save, saved
+from domainwise.training.loop import averaged_in, run, set_up
+from domainwise.training.plan import plan
+from domainwise.training.run_trial import execute
+from domainwise.training.train_again import AGAIN
 
 DATA = stripes()
 SWAD, MA = "swad(converge=2, tolerance=3)", "ma(start=5)"

@@ -16,16 +16,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from domainwise import InputError
-from domainwise.checkpoint import (
-    Checkpoints,
-    Damaged,
-    files,
-    flatten,
-    load,
-    save,
-    saved,
-    unflatten,
-)
+from domainwise.training.checkpoints import Checkpoints, Damaged, files, flatten, load, save, saved, unflatten
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
 TENSORS = st.builds(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from domainwise.checkpoint import Checkpoints, Stopped, checkpoints as checkpoints_module, files, saved
+from domainwise.training.checkpoints import Checkpoints, Stopped, files, saved, schedule as checkpoints_module
 
 
 class Weights:

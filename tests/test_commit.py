@@ -13,9 +13,9 @@ from made_data import stripes
 from domainwise.algorithms import parse
 from domainwise.commit import commit
 from domainwise.experiment.settings import resolve
-from domainwise.sweep import resuming
-from domainwise.sweep.execute import execute
-from domainwise.sweep.plan import plan
+from domainwise.training import resume as resuming
+from domainwise.training.plan import plan
+from domainwise.training.run_trial import execute
 
 HASH, OTHER = "0123456789" * 4, "f" * 40
 

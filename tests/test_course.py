@@ -7,9 +7,9 @@ import torch
 from made_data import stripes
 
 from domainwise.algorithms import parse
-from domainwise.course import Diverged, Losses
 from domainwise.experiment.settings import resolve
-from domainwise.sweep.plan import plan
+from domainwise.training.loss_log import Diverged, Losses
+from domainwise.training.plan import plan
 
 WHERE = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 (TRIAL,) = plan(stripes(), parse("arith"), [("c",)], [0], resolve(given={"steps": 9}), "none")

@@ -21,11 +21,11 @@ from made_trials import DATA, Killed, die, remains, run, trial
 
 from domainwise import InputError, compare, files, fit, integrity
 from domainwise.algorithms import parse
-from domainwise.checkpoint import saved
 from domainwise.experiment.settings import resolve
 from domainwise.sweep import alone as locks, claims
-from domainwise.sweep.execute import execute
-from domainwise.sweep.plan import plan
+from domainwise.training.checkpoints import saved
+from domainwise.training.plan import plan
+from domainwise.training.run_trial import execute
 
 MOMENTARY = (errno.EIO, errno.EACCES, errno.ESTALE, errno.EMFILE, errno.ENOMEM)
 

@@ -6,7 +6,7 @@ import pytest
 from domainwise.algorithms import Spec, create, draw, names, parse
 from domainwise.data.splits import seed_hash
 from domainwise.experiment.settings import resolve
-from domainwise.sweep.draws import drawn
+from domainwise.training.random_search import drawn
 
 PACS = resolve("domainbed", benchmark="pacs")
 MNIST = resolve("domainbed", benchmark="rotated_mnist")

@@ -12,7 +12,7 @@ from domainwise.api import Results, prepare
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import resolve
 from domainwise.sweep.engine import Engine
-from domainwise.sweep.plan import seeds_of
+from domainwise.training.plan import seeds_of
 
 DATA = stripes()
 SHORT = {"targets": "c", "seeds": 2, "steps": 8}

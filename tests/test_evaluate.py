@@ -24,8 +24,8 @@ from domainwise.experiment.settings import resolve
 from domainwise.networks.network import build
 from domainwise.saved_models.evaluation import evaluate
 from domainwise.sweep.disk import disk_needed
-from domainwise.sweep.execute import execute
-from domainwise.sweep.plan import plan
+from domainwise.training.plan import plan
+from domainwise.training.run_trial import execute
 
 CLASSES = 7
 

@@ -20,9 +20,9 @@ from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.following import follow
-from domainwise.sweep.plan import plan
 from domainwise.sweep.status import write_plan
 from domainwise.tensorboard import run_name, scalars
+from domainwise.training.plan import plan
 
 DATA = stripes()
 STEPS = list(range(0, 300, 30))  # of the records that a finished trial has

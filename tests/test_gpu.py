@@ -17,10 +17,10 @@ from domainwise.acceleration.recording import Captured
 from domainwise.algorithms import create, names, parse
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.loop import run
 from domainwise.networks.network import Network, build
-from domainwise.sweep.execute import execute
-from domainwise.sweep.plan import plan
+from domainwise.training.loop import run
+from domainwise.training.plan import plan
+from domainwise.training.run_trial import execute
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
 

@@ -15,9 +15,9 @@ from domainwise.algorithms import parse
 from domainwise.experiment import records
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.sweep.how import How
 from domainwise.sweep.pack import run_packed
-from domainwise.sweep.plan import plan
+from domainwise.training.plan import plan
+from domainwise.training.run_options import How
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from made_data import image_folder, stripes
 
 import domainwise as dw
-from domainwise import InputError, loop
+from domainwise import InputError
 from domainwise.__main__ import main
 from domainwise.algorithms import parse
 from domainwise.cli.show import explained
@@ -26,7 +26,8 @@ from domainwise.experiment.records import read
 from domainwise.experiment.settings import PRESETS, resolve
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import Network
-from domainwise.sweep.plan import plan
+from domainwise.training import loop
+from domainwise.training.plan import plan
 
 
 @dataclass

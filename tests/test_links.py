@@ -13,8 +13,8 @@ import pytest
 from made_trials import Killed, die, remains, run, trial
 
 from domainwise import files
-from domainwise.checkpoint import load, save, saved
 from domainwise.experiment import records
+from domainwise.training.checkpoints import load, save, saved
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from made_data import stripes
 from domainwise import InputError
 from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
-from domainwise.course import Diverged
 from domainwise.data.batches.feed import Feed, Inputs, Part
 from domainwise.data.domains import Domain
 from domainwise.data.splits import split
@@ -21,9 +20,10 @@ from domainwise.experiment.results import result_in
 from domainwise.experiment.selection import by_validation, summary, validation
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.loop import averaged_in, run, set_up
-from domainwise.sweep.execute import execute
-from domainwise.sweep.plan import plan
+from domainwise.training.loop import averaged_in, run, set_up
+from domainwise.training.loss_log import Diverged
+from domainwise.training.plan import plan
+from domainwise.training.run_trial import execute
 
 DATA = stripes()
 

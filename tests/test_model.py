@@ -13,8 +13,8 @@ from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.experiment.records import read
 from domainwise.experiment.settings import resolve
-from domainwise.sweep.execute import execute
-from domainwise.sweep.plan import plan
+from domainwise.training.plan import plan
+from domainwise.training.run_trial import execute
 
 DATA = stripes()
 

@@ -31,8 +31,8 @@ from domainwise.outputs import PAGE, PICTURE, PNG, check, put
 from domainwise.saved_models.predict import Prediction
 from domainwise.saved_models.prediction_files import as_csv
 from domainwise.sweep.engine import Engine
-from domainwise.sweep.execute import execute
 from domainwise.tensorboard import run_name
+from domainwise.training.run_trial import execute
 
 Command = Callable[..., tuple[int, str, str]]
 ESCAPE = "\x1b[2J\x1b]0;you\x07\x9b31m\u202e"

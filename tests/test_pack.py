@@ -11,10 +11,10 @@ from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.experiment import records
 from domainwise.experiment.settings import resolve
-from domainwise.sweep.execute import execute
-from domainwise.sweep.how import How
 from domainwise.sweep.pack import run_packed
-from domainwise.sweep.plan import plan
+from domainwise.training.plan import plan
+from domainwise.training.run_options import How
+from domainwise.training.run_trial import execute
 
 DATA = stripes()
 HERE = [

@@ -17,12 +17,12 @@ from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.sweep import processes
 from domainwise.sweep.engine import Engine
-from domainwise.sweep.execute import execute
 from domainwise.sweep.given import Place
-from domainwise.sweep.how import How
 from domainwise.sweep.pack import Many, fitting
-from domainwise.sweep.plan import plan
 from domainwise.sweep.processes import Processes
+from domainwise.training.plan import plan
+from domainwise.training.run_options import How
+from domainwise.training.run_trial import execute
 
 DATA = stripes()
 

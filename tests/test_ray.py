@@ -20,9 +20,9 @@ from domainwise.api import Comparison, Results, prepare
 from domainwise.experiment.output_folder import opened
 from domainwise.experiment.settings import resolve
 from domainwise.sweep import ray as on_ray, work
-from domainwise.sweep.execute import DeviceLost
-from domainwise.sweep.how import How
 from domainwise.sweep.ray import RayEngine, attend, park
+from domainwise.training.run_options import How
+from domainwise.training.run_trial import DeviceLost
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 

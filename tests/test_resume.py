@@ -22,14 +22,14 @@ from made_trials import DATA, Killed, die, remains, run, trial
 import domainwise as dw
 from domainwise import InputError
 from domainwise.algorithms import Algorithm, names
-from domainwise.checkpoint import Stopped, checkpoints, listening, saved, stop_requested
 from domainwise.experiment import records
 from domainwise.experiment.trial import Trial
 from domainwise.saved_models.keep import spread
 from domainwise.sweep import disk
 from domainwise.sweep.disk import disk_needed
-from domainwise.sweep.execute import execute
 from domainwise.thirdparty import module_of
+from domainwise.training.checkpoints import Stopped, listening, saved, schedule as checkpoints, stop_requested
+from domainwise.training.run_trial import execute
 
 
 def kills(folder: Path, seed: int, each: int, *trials: str) -> list[dict[str, Any]]:

@@ -17,11 +17,11 @@ from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.experiment.settings import resolve
 from domainwise.sweep.given import Place
-from domainwise.sweep.how import How
-from domainwise.sweep.plan import plan
 from domainwise.sweep.processes import Processes
 from domainwise.sweep.ray import RayEngine
 from domainwise.sweep.safe import environment
+from domainwise.training.plan import plan
+from domainwise.training.run_options import How
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 SOURCE = str(Path(domainwise.__file__).parents[1])

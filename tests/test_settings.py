@@ -12,7 +12,7 @@ from domainwise.algorithms import parse
 from domainwise.cli import app
 from domainwise.data.sources.benchmarks import BENCHMARKS as KNOWN
 from domainwise.experiment.settings import BENCHMARKS, PRESETS, TITLES, Settings, resolve
-from domainwise.sweep.plan import plan
+from domainwise.training.plan import plan
 
 
 def test_every_preset_says_everything() -> None:

@@ -19,8 +19,8 @@ from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.sweep.claims import Claim
-from domainwise.sweep.plan import plan
 from domainwise.sweep.status import estimate, status, write_plan
+from domainwise.training.plan import plan
 
 DATA = stripes()
 

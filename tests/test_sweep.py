@@ -21,9 +21,9 @@ from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.sweep import claims
 from domainwise.sweep.claims import Claim, Claims
-from domainwise.sweep.how import How
-from domainwise.sweep.plan import plan
 from domainwise.sweep.work import work
+from domainwise.training.plan import plan
+from domainwise.training.run_options import How
 
 DATA = stripes()
 posix = pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL on Windows")

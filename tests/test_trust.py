@@ -275,8 +275,8 @@ def test_a_module_that_lies_beside_a_file_is_found_where_pythonpath_says(tmp_pat
 def test_a_trial_runs_the_text_that_is_in_its_id(tmp_path: Path) -> None:
     from domainwise.algorithms import parse
     from domainwise.experiment.settings import resolve
-    from domainwise.sweep.execute import execute
-    from domainwise.sweep.plan import plan
+    from domainwise.training.plan import plan
+    from domainwise.training.run_trial import execute
 
     file = tmp_path / "my_net.py"
     file.write_text(CODE)

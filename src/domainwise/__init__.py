@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     )
     from domainwise.meta.optimizer import MetaOptimizer as MetaOptimizer
     from domainwise.networks.network import Network as Network
-    from domainwise.runs import average_runs as average_runs
     from domainwise.saved_models.saved import Model as Model, load as load
+    from domainwise.training.average_runs import average_runs as average_runs
 
 # Where each public name lives. They are imported when first asked for, so that the command line starts without torch.
 _HOME = {

@@ -18,16 +18,16 @@ from domainwise.experiment.output_folder import ended, make_room, opened, refuse
 from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
 from domainwise.experiment.settings import Settings, resolve, together
 from domainwise.experiment.trial import Trial
-from domainwise.fitting import fit as fit
 from domainwise.machine import device_named
 from domainwise.report.study import Results as Results
 from domainwise.saved_models.keep import Keep, spread
 from domainwise.sweep.engine import Engine, Runs
-from domainwise.sweep.execute import Watch
 from domainwise.sweep.leftovers import tidy
 from domainwise.sweep.pack import Many
-from domainwise.sweep.plan import plan, seeds_of, targets_of
 from domainwise.sweep.status import write_plan
+from domainwise.training.fit import fit as fit
+from domainwise.training.plan import plan, seeds_of, targets_of
+from domainwise.training.run_trial import Watch
 
 
 @dataclass(frozen=True)

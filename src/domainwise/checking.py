@@ -12,7 +12,6 @@ from pathlib import Path
 
 from domainwise import integrity
 from domainwise.arguments import typed
-from domainwise.checkpoint import remove, saved
 from domainwise.data.decoded import array_files as storage, cache_entries as shelf
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
@@ -22,8 +21,9 @@ from domainwise.report import balance, surfaces
 from domainwise.saved_models.saved import CONFIG, read as weights_of
 from domainwise.sweep import claims
 from domainwise.sweep.alone import LOCK, held, leftovers
-from domainwise.sweep.ending import models_in
 from domainwise.sweep.status import PLAN
+from domainwise.training.checkpoints import remove, saved
+from domainwise.training.ending import models_in
 
 UNSEALED = "without hashes"  # among what was looked at
 

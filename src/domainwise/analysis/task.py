@@ -18,10 +18,10 @@ from domainwise.data.splits import seed_hash
 from domainwise.errors import InputError
 from domainwise.experiment.settings import CHOICES
 from domainwise.experiment.trial import Trial
-from domainwise.loop import dealt
 from domainwise.losses import Batch
 from domainwise.networks.network import Network
 from domainwise.saved_models.saved import Model
+from domainwise.training.loop import dealt
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from domainwise.cli import options as o
 from domainwise.cli.groups import Choices, One, grouped
 
 if TYPE_CHECKING:
-    from domainwise.fitting import Fitting
+    from domainwise.training.fit import Fitting
 
 
 @grouped
@@ -33,8 +33,8 @@ def fit(
     from domainwise.cli.job import threads_for
     from domainwise.cli.progress import display
     from domainwise.cli.reading import Ask, read
-    from domainwise.fitting import fitting
     from domainwise.machine import device_named
+    from domainwise.training.fit import fitting
 
     device = device_named(one.device)
     ask = Ask(**vars(choices), preset=preset, balanced=balanced, device=device)

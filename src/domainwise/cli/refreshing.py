@@ -10,7 +10,7 @@ from typing import Any
 from domainwise.api import Comparison
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
-from domainwise.sweep.execute import Watch
+from domainwise.training.run_trial import Watch
 
 AT_LEAST = 10.0  # seconds between two
 SHARE = 20  # writing takes no more than one part in this many of the time

@@ -17,7 +17,7 @@ from domainwise.paper.drawings import Drawing
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
 from domainwise.report.surfaces import picture
 from domainwise.saved_models.saved import loaded
-from domainwise.sweep.plan import targets_of
+from domainwise.training.plan import targets_of
 
 TITLE = "Figure 3, loss surfaces"
 PRESET = "domainbed"

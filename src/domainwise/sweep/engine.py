@@ -20,13 +20,13 @@ from domainwise.experiment.trial import Trial
 from domainwise.machine import bearable
 from domainwise.saved_models.keep import Keep, checked
 from domainwise.sweep.claims import Claims
-from domainwise.sweep.ending import failed
-from domainwise.sweep.execute import DeviceLost, Watch
 from domainwise.sweep.given import Place
-from domainwise.sweep.how import How
 from domainwise.sweep.pack import Many
 from domainwise.sweep.processes import Processes
 from domainwise.sweep.work import work
+from domainwise.training.ending import failed
+from domainwise.training.run_options import How
+from domainwise.training.run_trial import DeviceLost, Watch
 
 LONGEST = 10**8  # seconds: three years
 LOOK = 0.5  # seconds between two looks at what others are doing

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from domainwise.experiment.trial import Trial
-from domainwise.sweep.how import How
 from domainwise.sweep.pack import AT_MOST, Many
 from domainwise.sweep.safe import environment
+from domainwise.training.run_options import How
 
 STARTING = 120.0  # seconds for a process to come up, whatever the timeout of a trial
 GRACE = 30.0  # seconds for a trial to put itself aside when everything stops

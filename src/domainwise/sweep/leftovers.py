@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from domainwise.checkpoint import remove, saved, unfinished
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import ended
 from domainwise.experiment.records import Journal
 from domainwise.files import exists, names_in
 from domainwise.sweep.alone import LOCK, alone, clear_leftovers
 from domainwise.sweep.claims import at_work
+from domainwise.training.checkpoints import remove, saved, unfinished
 
 
 class _Busy(Exception):  # noqa: N818  a finding

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import torch
 
 from domainwise.acceleration.device_lock import in_turn, one_thread
-from domainwise.checkpoint import ask_to_stop, listening
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
-from domainwise.sweep.execute import Watch
-from domainwise.sweep.how import How
 from domainwise.sweep.work import work
+from domainwise.training.checkpoints import ask_to_stop, listening
+from domainwise.training.run_options import How
+from domainwise.training.run_trial import Watch
 
 Many = int | Literal["auto"]
 

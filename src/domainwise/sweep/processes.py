@@ -13,16 +13,16 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
-from domainwise.checkpoint import Stopped, asked_again, at_once, listening, saved, stop_requested
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
 from domainwise.sweep import parking
 from domainwise.sweep.claims import Claims
-from domainwise.sweep.ending import failed
-from domainwise.sweep.execute import Watch
 from domainwise.sweep.given import GRACE, Given, Place, Worker
 from domainwise.sweep.status import describe
+from domainwise.training.checkpoints import Stopped, asked_again, at_once, listening, saved, stop_requested
+from domainwise.training.ending import failed
+from domainwise.training.run_trial import Watch
 
 LOOK = 0.2  # seconds between two looks at whether to stop
 TOLD = 4  # trials that are named when all is stopped

@@ -26,11 +26,11 @@ from domainwise.experiment.output_folder import is_ours
 from domainwise.experiment.trial import Trial
 from domainwise.saved_models.keep import Keep
 from domainwise.sweep.claims import Claims
-from domainwise.sweep.ending import failed
 from domainwise.sweep.engine import run_shared
-from domainwise.sweep.execute import DeviceLost, Watch
-from domainwise.sweep.how import How
 from domainwise.sweep.safe import environment, set_in
+from domainwise.training.ending import failed
+from domainwise.training.run_options import How
+from domainwise.training.run_trial import DeviceLost, Watch
 
 RETRIES = 3  # of a trial whose process or node has died, if not told otherwise
 LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 for a wish to be reached from everywhere

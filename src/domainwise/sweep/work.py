@@ -10,8 +10,8 @@ from domainwise.data.domains import Domains
 from domainwise.experiment.output_folder import served
 from domainwise.experiment.trial import Trial
 from domainwise.sweep.claims import Claim, Lost
-from domainwise.sweep.execute import Watch, execute
-from domainwise.sweep.how import How
+from domainwise.training.run_options import How
+from domainwise.training.run_trial import Watch, execute
 
 
 def work(trial: Trial, data: Domains, folder: Path, how: How, watch: Watch) -> dict[str, Any]:

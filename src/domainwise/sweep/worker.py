@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 
-from domainwise.checkpoint import listening, stop_requested
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
 from domainwise.sweep.given import GRACE
-from domainwise.sweep.how import How
 from domainwise.sweep.pack import Many, run_packed
+from domainwise.training.checkpoints import listening, stop_requested
+from domainwise.training.run_options import How
 
 LOOK = 0.2  # seconds between two looks at whether to stop
 

@@ -14,8 +14,6 @@ import torch
 
 from domainwise.acceleration.cuda_graph import Fast
 from domainwise.acceleration.device_lock import on_device
-from domainwise.checkpoint import Stopped, listening
-from domainwise.course import Diverged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.faults import of_the_machine, sentence
@@ -26,14 +24,16 @@ from domainwise.experiment.selection import validation
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, fresh, made, without_links
 from domainwise.integrity import Damaged, Unreadable, read, sealed
-from domainwise.loop import run
 from domainwise.meta.ranks import check_alone
 from domainwise.saved_models.keep import Keep, Keeper
-from domainwise.sweep import again
 from domainwise.sweep.alone import alone, clear_leftovers
-from domainwise.sweep.ending import counts_of, digests, models_in, result_of
 from domainwise.sweep.leftovers import clear
-from domainwise.sweep.resuming import checkpoints_of
+from domainwise.training import train_again as again
+from domainwise.training.checkpoints import Stopped, listening
+from domainwise.training.ending import counts_of, digests, models_in, result_of
+from domainwise.training.loop import run
+from domainwise.training.loss_log import Diverged
+from domainwise.training.resume import checkpoints_of
 
 Watch = Callable[[Trial, dict[str, Any]], None]
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from torch import Tensor
 
-from domainwise.checkpoint.nested import flatten, unflatten
 from domainwise.errors import InputError
 from domainwise.files import names_in, sha256, sync
 from domainwise.integrity import checksum
 from domainwise.networks.weight_files import load_tensors, save_tensors
+from domainwise.training.checkpoints.serialise import flatten, unflatten
 
 FORMAT = 1  # what a checkpoint of another number means is not known here
 TENSORS, STRUCTURE = "state.safetensors", "state.json"

@@ -1,9 +1,16 @@
 """Everything that changes while a trial runs, on disk: so that a run that was killed goes on as if it had not been."""
 
-from domainwise.checkpoint.checkpoints import Checkpoints, Stateful
-from domainwise.checkpoint.files import FORMAT, Damaged, Found, load, remove, save, saved, told_of, unfinished
-from domainwise.checkpoint.nested import flatten, unflatten
-from domainwise.checkpoint.stopping import Stopped, ask_to_stop, asked_again, at_once, listening, stop_requested
+from domainwise.training.checkpoints.files import FORMAT, Damaged, Found, load, remove, save, saved, told_of, unfinished
+from domainwise.training.checkpoints.schedule import Checkpoints, Stateful
+from domainwise.training.checkpoints.serialise import flatten, unflatten
+from domainwise.training.checkpoints.signals import (
+    Stopped,
+    ask_to_stop,
+    asked_again,
+    at_once,
+    listening,
+    stop_requested,
+)
 
 __all__ = [
     "FORMAT",

@@ -19,7 +19,7 @@ from domainwise.experiment.trial import Trial
 from domainwise.files import exists, made, names_in
 from domainwise.integrity import Damaged, digest, read, sealed
 from domainwise.saved_models.saved import CONFIG, WEIGHTS
-from domainwise.sweep.resuming import versions_and_commit
+from domainwise.training.resume import versions_and_commit
 
 
 def result_of(

@@ -15,7 +15,6 @@ from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
 from domainwise.arguments import typed
 from domainwise.averaging import canonical
-from domainwise.checkpoint import saved, told_of
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file
@@ -28,9 +27,10 @@ from domainwise.machine import bearable, device_named
 from domainwise.saved_models.keep import spread
 from domainwise.saved_models.saved import CONFIG, Model, loaded
 from domainwise.saved_models.which import PLAIN, averager_of, home_of
-from domainwise.sweep.ending import models_in
-from domainwise.sweep.execute import Watch, execute
-from domainwise.sweep.plan import plan
+from domainwise.training.checkpoints import saved, told_of
+from domainwise.training.ending import models_in
+from domainwise.training.plan import plan
+from domainwise.training.run_trial import Watch, execute
 
 LOOKS_AT_TARGETS = ("oracle", "leave-one-out")
 

@@ -16,8 +16,8 @@ from domainwise.errors import InputError
 from domainwise.experiment.settings import PRESETS, Settings, of_algorithm
 from domainwise.experiment.trial import SEARCHED, Trial
 from domainwise.networks.network import check_name, network_source
-from domainwise.sweep.draws import drawn
-from domainwise.sweep.suited import suited
+from domainwise.training.random_search import drawn
+from domainwise.training.suited_settings import suited
 
 
 def plan(

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from domainwise.acceleration.device_lock import in_turn
-from domainwise.checkpoint.files import NAME, Damaged, Found, load, remove, saved, unfinished, write
-from domainwise.checkpoint.nested import flatten
-from domainwise.checkpoint.stopping import Stopped, stop_requested
 from domainwise.errors import InputError
 from domainwise.files import exists, sync
+from domainwise.training.checkpoints.files import NAME, Damaged, Found, load, remove, saved, unfinished, write
+from domainwise.training.checkpoints.serialise import flatten
+from domainwise.training.checkpoints.signals import Stopped, stop_requested
 
 AT_LEAST = 60.0  # seconds of training that may be lost
 AT_MOST = 5.0  # seconds that are cheaper to repeat than to save

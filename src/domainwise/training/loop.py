@@ -19,8 +19,6 @@ from domainwise.acceleration.recording import Captured
 from domainwise.acceleration.warmup import waking
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import Averages, refresh_batch_norm, swapped_in
-from domainwise.checkpoint import Checkpoints, Stateful
-from domainwise.course import Losses
 from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
 from domainwise.data.domains import Domain, Domains
 from domainwise.data.splits import seed_hash, split
@@ -31,6 +29,8 @@ from domainwise.networks.network import Network
 from domainwise.saved_models.evaluation import Evaluation, begin
 from domainwise.saved_models.keep import Keeper
 from domainwise.saved_models.saved import algorithm_of, network_of, normalisation
+from domainwise.training.checkpoints import Checkpoints, Stateful
+from domainwise.training.loss_log import Losses
 
 REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 LOG_EVERY = 10  # updates between two glances at the losses
@@ -55,7 +55,7 @@ def run(
     ``tick`` hears the number of updates made so far, now and then; ``keeper`` sees the model at every evaluation;
     ``checkpoints`` says where to go on from and saves what is needed for that, after a record has been taken;
     ``evaluate_all`` evaluates what the sources are trained on too, which nothing depends on.
-    Raises :class:`~domainwise.course.Diverged` where a loss is not finite.
+    Raises :class:`~domainwise.training.loss_log.Diverged` where a loss is not finite.
     """
     # Dropout draws from the global generator; the caller's own stays as it was.
     with generators_kept(device), arithmetic_units(trial.precision, fast.deterministic):

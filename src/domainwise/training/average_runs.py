@@ -14,9 +14,9 @@ from domainwise.data.batches.feed import Inputs
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
-from domainwise.loop import dealt
 from domainwise.saved_models.evaluation import evaluate
 from domainwise.saved_models.saved import Model, load
+from domainwise.training.loop import dealt
 
 
 @typed

@@ -14,11 +14,11 @@ import numpy
 import torch
 
 from domainwise._version import __version__
-from domainwise.checkpoint import Checkpoints
 from domainwise.commit import COMMIT
 from domainwise.experiment.records import Journal
 from domainwise.experiment.trial import Trial
 from domainwise.saved_models.keep import Keeper
+from domainwise.training.checkpoints import Checkpoints
 
 
 def checkpoints_of(

@@ -1,0 +1,1 @@
+"""One trial from its plan to its result."""
