@@ -16,8 +16,8 @@ from domainwise.experiment.results import READ
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.integrity import digest, sealed
-from domainwise.sweep.engine import Engine
-from domainwise.sweep.status import write_plan
+from domainwise.sweeps.engine import Engine
+from domainwise.sweeps.status import write_plan
 
 TARGET = "75"  # of the trial that is really run
 SCORES = ("accuracy", "loss", "validation", "target", TARGET)

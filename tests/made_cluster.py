@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import domainwise
-from domainwise.sweep.claims import read
+from domainwise.sweeps.claims import read
 
 HEAD, OTHER = "127.0.0.2", "127.0.0.3"
 SOURCE = str(Path(domainwise.__file__).parents[1])

@@ -17,7 +17,7 @@ from pathlib import Path
 from PIL import Image
 
 from domainwise.__main__ import main
-from domainwise.sweep.claims import machine
+from domainwise.sweeps.claims import machine
 
 COMPARE = (
     "compare --data digits --algorithms erm --targets 75 --seeds 2 --steps 4 --evaluate-every 2 "

@@ -11,7 +11,7 @@ import torch
 from made_data import stripes
 
 import domainwise as dw
-from domainwise import InputError, following, integrity
+from domainwise import InputError, integrity
 from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
 from domainwise.averaging import averagers, canonical
@@ -21,8 +21,9 @@ from domainwise.experiment.records import Record
 from domainwise.experiment.results import trial_in
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.following import Tail, follow
-from domainwise.sweep.status import status
+from domainwise.sweeps import follow as following
+from domainwise.sweeps.follow import Tail, follow
+from domainwise.sweeps.status import status
 from domainwise.tensorboard import scalars
 from domainwise.training.checkpoints import load, save, saved
 from domainwise.training.loop import averaged_in, run, set_up

@@ -22,7 +22,8 @@ from made_trials import DATA, Killed, die, remains, run, trial
 from domainwise import InputError, compare, files, fit, integrity
 from domainwise.algorithms import parse
 from domainwise.experiment.settings import resolve
-from domainwise.sweep import alone as locks, claims
+from domainwise.sweep import alone as locks
+from domainwise.sweeps import claims
 from domainwise.training.checkpoints import saved
 from domainwise.training.plan import plan
 from domainwise.training.run_trial import execute

@@ -11,7 +11,7 @@ from domainwise import InputError, compare
 from domainwise.api import Results, prepare
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import resolve
-from domainwise.sweep.engine import Engine
+from domainwise.sweeps.engine import Engine
 from domainwise.training.plan import seeds_of
 
 DATA = stripes()

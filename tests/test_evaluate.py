@@ -23,7 +23,7 @@ from domainwise.experiment import metrics as counts
 from domainwise.experiment.settings import resolve
 from domainwise.networks.network import build
 from domainwise.saved_models.evaluation import evaluate
-from domainwise.sweep.disk import disk_needed
+from domainwise.sweeps.disk_space import disk_needed
 from domainwise.training.plan import plan
 from domainwise.training.run_trial import execute
 

@@ -14,13 +14,14 @@ from made_many import finished
 from test_docs import ROOT, blocks
 
 import domainwise
-from domainwise import InputError, compare, following
+from domainwise import InputError, compare
 from domainwise.algorithms import parse
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.following import follow
-from domainwise.sweep.status import write_plan
+from domainwise.sweeps import follow as following
+from domainwise.sweeps.follow import follow
+from domainwise.sweeps.status import write_plan
 from domainwise.tensorboard import run_name, scalars
 from domainwise.training.plan import plan
 

@@ -30,7 +30,7 @@ from domainwise.legible import defused, legible
 from domainwise.outputs import PAGE, PICTURE, PNG, check, put
 from domainwise.saved_models.predict import Prediction
 from domainwise.saved_models.prediction_files import as_csv
-from domainwise.sweep.engine import Engine
+from domainwise.sweeps.engine import Engine
 from domainwise.tensorboard import run_name
 from domainwise.training.run_trial import execute
 

@@ -26,7 +26,7 @@ from domainwise.paper.remarks import remarks
 from domainwise.paper.rows import Wish
 from domainwise.paper.side_by_side import checkpoints, table
 from domainwise.paper.significance import sign_flips
-from domainwise.sweep.engine import Engine
+from domainwise.sweeps.engine import Engine
 
 WISH = Wish(seeds=2)
 TRAINED = [table1, table2, table3, table4, figure5]

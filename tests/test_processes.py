@@ -15,11 +15,11 @@ from domainwise.algorithms import parse
 from domainwise.data.domains import Domains
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.sweep import processes
-from domainwise.sweep.engine import Engine
-from domainwise.sweep.given import Place
-from domainwise.sweep.pack import Many, fitting
-from domainwise.sweep.processes import Processes
+from domainwise.sweeps import worker_pool as processes
+from domainwise.sweeps.engine import Engine
+from domainwise.sweeps.given import Place
+from domainwise.sweeps.shared_gpu import Many, fitting
+from domainwise.sweeps.worker_pool import Processes
 from domainwise.training.plan import plan
 from domainwise.training.run_options import How
 from domainwise.training.run_trial import execute

@@ -19,8 +19,8 @@ from domainwise import InputError, compare
 from domainwise.api import Comparison, Results, prepare
 from domainwise.experiment.output_folder import opened
 from domainwise.experiment.settings import resolve
-from domainwise.sweep import ray as on_ray, work
-from domainwise.sweep.ray import RayEngine, attend, park
+from domainwise.sweeps import ray_engine as on_ray, work
+from domainwise.sweeps.ray_engine import RayEngine, attend, park
 from domainwise.training.run_options import How
 from domainwise.training.run_trial import DeviceLost
 

@@ -16,10 +16,10 @@ import domainwise
 from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.experiment.settings import resolve
-from domainwise.sweep.given import Place
-from domainwise.sweep.processes import Processes
-from domainwise.sweep.ray import RayEngine
 from domainwise.sweep.safe import environment
+from domainwise.sweeps.given import Place
+from domainwise.sweeps.ray_engine import RayEngine
+from domainwise.sweeps.worker_pool import Processes
 from domainwise.training.plan import plan
 from domainwise.training.run_options import How
 
@@ -97,8 +97,8 @@ def test_python_m_domainwise_takes_nothing_from_the_working_directory_either(tra
 
 
 def test_a_cluster_that_asks_nobody_for_a_token_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("domainwise.sweep.ray.find_spec", lambda name: True)
-    monkeypatch.setattr("domainwise.sweep.ray._reachable", lambda address: None)
+    monkeypatch.setattr("domainwise.sweeps.ray_engine.find_spec", lambda name: True)
+    monkeypatch.setattr("domainwise.sweeps.ray_engine._reachable", lambda address: None)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with pytest.raises(InputError, match="RAY_AUTH_MODE=disabled asks nobody for a token"):
         RayEngine()

@@ -18,8 +18,8 @@ from domainwise.api import Results
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.sweep.claims import Claim
-from domainwise.sweep.status import estimate, status, write_plan
+from domainwise.sweeps.claims import Claim
+from domainwise.sweeps.status import estimate, status, write_plan
 from domainwise.training.plan import plan
 
 DATA = stripes()

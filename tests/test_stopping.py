@@ -15,8 +15,8 @@ import pytest
 from made_data import stripes
 
 from domainwise import compare
-from domainwise.sweep import parking
-from domainwise.sweep.status import status
+from domainwise.sweeps import parking
+from domainwise.sweeps.status import status
 from domainwise.training.checkpoints import saved
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there are no such signals")

@@ -19,9 +19,9 @@ from domainwise.api import Results, prepare
 from domainwise.experiment.records import publish_once
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.sweep import claims
-from domainwise.sweep.claims import Claim, Claims
-from domainwise.sweep.work import work
+from domainwise.sweeps import claims
+from domainwise.sweeps.claims import Claim, Claims
+from domainwise.sweeps.work import work
 from domainwise.training.plan import plan
 from domainwise.training.run_options import How
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from domainwise.data.sources.digits import digits as digits
     from domainwise.data.sources.folders import folders as folders
     from domainwise.errors import InputError as InputError
-    from domainwise.following import follow as follow
     from domainwise.meta.combine import (
         and_mask as and_mask,
         arithmetic as arithmetic,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from domainwise.meta.optimizer import MetaOptimizer as MetaOptimizer
     from domainwise.networks.network import Network as Network
     from domainwise.saved_models.saved import Model as Model, load as load
+    from domainwise.sweeps.follow import follow as follow
     from domainwise.training.average_runs import average_runs as average_runs
 
 # Where each public name lives. They are imported when first asked for, so that the command line starts without torch.

@@ -21,10 +21,10 @@ from domainwise.experiment.trial import Trial
 from domainwise.machine import device_named
 from domainwise.report.study import Results as Results
 from domainwise.saved_models.keep import Keep, spread
-from domainwise.sweep.engine import Engine, Runs
-from domainwise.sweep.leftovers import tidy
-from domainwise.sweep.pack import Many
-from domainwise.sweep.status import write_plan
+from domainwise.sweeps.engine import Engine, Runs
+from domainwise.sweeps.leftovers import tidy
+from domainwise.sweeps.shared_gpu import Many
+from domainwise.sweeps.status import write_plan
 from domainwise.training.fit import fit as fit
 from domainwise.training.plan import plan, seeds_of, targets_of
 from domainwise.training.run_trial import Watch

@@ -19,9 +19,9 @@ from domainwise.experiment.records import Journal
 from domainwise.experiment.results import DAMAGED, READ, homes, result_in, trial_in, warn_of_no_hashes
 from domainwise.report import balance, surfaces
 from domainwise.saved_models.saved import CONFIG, read as weights_of
-from domainwise.sweep import claims
 from domainwise.sweep.alone import LOCK, held, leftovers
-from domainwise.sweep.status import PLAN
+from domainwise.sweeps import claims
+from domainwise.sweeps.status import PLAN
 from domainwise.training.checkpoints import remove, saved
 from domainwise.training.ending import models_in
 

@@ -17,7 +17,7 @@ from domainwise.experiment.results import Outcome, outcomes
 from domainwise.experiment.selection import target_accuracy, validation
 from domainwise.experiment.trial import Trial
 from domainwise.files import hold
-from domainwise.following import follow
+from domainwise.sweeps.follow import follow
 
 OPEN = 64  # files at once
 

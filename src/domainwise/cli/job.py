@@ -22,10 +22,10 @@ from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome, outcomes
 from domainwise.experiment.trial import Trial
 from domainwise.machine import cores, device_named
-from domainwise.sweep.disk import disk_needed
-from domainwise.sweep.engine import Engine, Runs
-from domainwise.sweep.pack import Many as AtOnce
-from domainwise.sweep.status import estimate, working
+from domainwise.sweeps.disk_space import disk_needed
+from domainwise.sweeps.engine import Engine, Runs
+from domainwise.sweeps.shared_gpu import Many as AtOnce
+from domainwise.sweeps.status import estimate, working
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Job:
     def _runs(self, engine: Engine) -> Runs:
         if not self.cluster.elsewhere:
             return engine
-        from domainwise.sweep.ray import RayEngine
+        from domainwise.sweeps.ray_engine import RayEngine
 
         return RayEngine(self.cluster.address, **{f.name: getattr(engine, f.name) for f in fields(engine)})
 

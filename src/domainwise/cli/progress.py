@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from domainwise.cli.plain import console, plain_streams
 from domainwise.legible import legible, sentence
-from domainwise.sweep.status import describe
+from domainwise.sweeps.status import describe
 
 if TYPE_CHECKING:
     from domainwise.experiment.trial import Trial

@@ -9,7 +9,7 @@ import typer
 def status(folder: Annotated[Path, typer.Argument(help="A folder that compare, sweep or run is working in.")]) -> None:
     """Say how far the work in a folder is: done, running, failed, and the time left. Also from another terminal."""
     from domainwise.cli.progress import lasting
-    from domainwise.sweep.status import describe, status as read
+    from domainwise.sweeps.status import describe, status as read
 
     found = read(folder)
     counts = ", ".join(f"{count} {name}" for name, count in sorted(found.ended.items(), reverse=True)) or "none"

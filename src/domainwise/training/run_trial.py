@@ -27,7 +27,7 @@ from domainwise.integrity import Damaged, Unreadable, read, sealed
 from domainwise.meta.ranks import check_alone
 from domainwise.saved_models.keep import Keep, Keeper
 from domainwise.sweep.alone import alone, clear_leftovers
-from domainwise.sweep.leftovers import clear
+from domainwise.sweeps.leftovers import clear
 from domainwise.training import train_again as again
 from domainwise.training.checkpoints import Stopped, listening
 from domainwise.training.ending import counts_of, digests, models_in, result_of

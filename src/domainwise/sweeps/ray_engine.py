@@ -25,9 +25,9 @@ from domainwise.errors import InputError, warn
 from domainwise.experiment.output_folder import is_ours
 from domainwise.experiment.trial import Trial
 from domainwise.saved_models.keep import Keep
-from domainwise.sweep.claims import Claims
-from domainwise.sweep.engine import run_shared
 from domainwise.sweep.safe import environment, set_in
+from domainwise.sweeps.claims import Claims
+from domainwise.sweeps.engine import run_shared
 from domainwise.training.ending import failed
 from domainwise.training.run_options import How
 from domainwise.training.run_trial import DeviceLost, Watch
@@ -144,7 +144,7 @@ def attend(
     """
     import torch
 
-    from domainwise.sweep.work import work
+    from domainwise.sweeps.work import work
 
     os.environ["PYTHONSAFEPATH"] = "1"  # for processes of its own, such as a compiler's
     if here:

@@ -16,10 +16,10 @@ from typing import Any
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
-from domainwise.sweep import parking
-from domainwise.sweep.claims import Claims
-from domainwise.sweep.given import GRACE, Given, Place, Worker
-from domainwise.sweep.status import describe
+from domainwise.sweeps import parking
+from domainwise.sweeps.claims import Claims
+from domainwise.sweeps.given import GRACE, Given, Place, Worker
+from domainwise.sweeps.status import describe
 from domainwise.training.checkpoints import Stopped, asked_again, at_once, listening, saved, stop_requested
 from domainwise.training.ending import failed
 from domainwise.training.run_trial import Watch

@@ -10,7 +10,7 @@ from domainwise.experiment.output_folder import ended
 from domainwise.experiment.records import Journal
 from domainwise.files import exists, names_in
 from domainwise.sweep.alone import LOCK, alone, clear_leftovers
-from domainwise.sweep.claims import at_work
+from domainwise.sweeps.claims import at_work
 from domainwise.training.checkpoints import remove, saved, unfinished
 
 

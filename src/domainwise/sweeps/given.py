@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from domainwise.experiment.trial import Trial
-from domainwise.sweep.pack import AT_MOST, Many
 from domainwise.sweep.safe import environment
+from domainwise.sweeps.shared_gpu import AT_MOST, Many
 from domainwise.training.run_options import How
 
 STARTING = 120.0  # seconds for a process to come up, whatever the timeout of a trial
@@ -67,7 +67,7 @@ class Worker:
         arguments = [parked, folder, json.dumps(place.how.to_json()), place.room, place.threads]
         fixed = {"OMP_NUM_THREADS": str(place.threads), **environment()}
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "domainwise.sweep.worker", *map(str, arguments)],
+            [sys.executable, "-P", "-m", "domainwise.sweeps.worker", *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

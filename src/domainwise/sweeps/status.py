@@ -18,7 +18,7 @@ from domainwise.experiment.output_folder import is_ours, serves
 from domainwise.experiment.records import publish
 from domainwise.experiment.results import DAMAGED, Outcome, listing
 from domainwise.experiment.trial import Trial
-from domainwise.sweep.claims import dead, read, silent
+from domainwise.sweeps.claims import dead, read, silent
 
 PLAN = "plan.json"
 

@@ -19,8 +19,8 @@ import torch
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
-from domainwise.sweep.given import GRACE
-from domainwise.sweep.pack import Many, run_packed
+from domainwise.sweeps.given import GRACE
+from domainwise.sweeps.shared_gpu import Many, run_packed
 from domainwise.training.checkpoints import listening, stop_requested
 from domainwise.training.run_options import How
 

@@ -19,11 +19,11 @@ from domainwise.experiment.settings import number, whole
 from domainwise.experiment.trial import Trial
 from domainwise.machine import bearable
 from domainwise.saved_models.keep import Keep, checked
-from domainwise.sweep.claims import Claims
-from domainwise.sweep.given import Place
-from domainwise.sweep.pack import Many
-from domainwise.sweep.processes import Processes
-from domainwise.sweep.work import work
+from domainwise.sweeps.claims import Claims
+from domainwise.sweeps.given import Place
+from domainwise.sweeps.shared_gpu import Many
+from domainwise.sweeps.work import work
+from domainwise.sweeps.worker_pool import Processes
 from domainwise.training.ending import failed
 from domainwise.training.run_options import How
 from domainwise.training.run_trial import DeviceLost, Watch

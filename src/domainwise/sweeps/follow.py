@@ -18,7 +18,7 @@ from domainwise.experiment.records import Journal, Record, averages
 from domainwise.experiment.results import DAMAGED, homes, result_in, trial_in
 from domainwise.experiment.trial import Trial
 from domainwise.files import content_of
-from domainwise.sweep.status import average_planned, planned
+from domainwise.sweeps.status import average_planned, planned
 
 LOOK = 1.0  # seconds between two looks at what is new
 

@@ -15,7 +15,7 @@ from domainwise.acceleration.device_lock import in_turn, one_thread
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
-from domainwise.sweep.work import work
+from domainwise.sweeps.work import work
 from domainwise.training.checkpoints import ask_to_stop, listening
 from domainwise.training.run_options import How
 from domainwise.training.run_trial import Watch

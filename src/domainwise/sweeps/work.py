@@ -9,7 +9,7 @@ from typing import Any
 from domainwise.data.domains import Domains
 from domainwise.experiment.output_folder import served
 from domainwise.experiment.trial import Trial
-from domainwise.sweep.claims import Claim, Lost
+from domainwise.sweeps.claims import Claim, Lost
 from domainwise.training.run_options import How
 from domainwise.training.run_trial import Watch, execute
 

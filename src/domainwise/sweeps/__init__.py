@@ -1,0 +1,1 @@
+"""Many trials: processes, GPUs, Ray and one shared folder."""
