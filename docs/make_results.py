@@ -18,9 +18,9 @@ from domainwise.paper.measured import VIEWS
 from domainwise.paper.rows import Wish
 from domainwise.paper.sentences import claims, orderings
 from domainwise.paper.side_by_side import Section, checkpoints, measured_only, table
-from domainwise.report import balance, facts
 from domainwise.report.grid import arrange
-from domainwise.report.paired import sign_flip
+from domainwise.report.page import balance, facts
+from domainwise.report.statistics import sign_flip
 
 ROOT = Path(__file__).parents[1]
 RESULTS, IN_FP32, AGAIN = (ROOT / "results" / name for name in ("pacs", "pacs-fp32", "pacs-along"))

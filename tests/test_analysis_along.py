@@ -21,9 +21,9 @@ from domainwise.cli.balance import balance as command
 from domainwise.data.sources.digits import digits
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
-from domainwise.report.balance import FILE, Measured, compared, rows
-from domainwise.report.document import render
-from domainwise.report.paired import sentences, sign_flip
+from domainwise.report.page.balance import FILE, Measured, compared, rows
+from domainwise.report.page.page import render
+from domainwise.report.statistics import sentences, sign_flip
 from domainwise.saved_models.saved import load
 from domainwise.training.run_trial import execute
 

@@ -13,13 +13,13 @@ from torch.nn.utils import parameters_to_vector
 from typer.testing import CliRunner, Result
 
 from domainwise.analysis.balance import Balance, balance
-from domainwise.analysis.landscape import walk
+from domainwise.analysis.loss_surface import walk
 from domainwise.analysis.task import Task, task
 from domainwise.api import Results, compare
 from domainwise.cli.balance import balance as command
 from domainwise.data.sources.digits import digits
 from domainwise.networks.network import Network
-from domainwise.report.document import render
+from domainwise.report.page.page import render
 from domainwise.saved_models.saved import load
 
 

@@ -19,9 +19,9 @@ from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from typer.testing import CliRunner
 
-from domainwise.analysis import landscape
-from domainwise.analysis.landscape import on_plane, plane, surface, walk
-from domainwise.analysis.places import BACKWARD, FORWARD, chunks, evenly, gradient
+from domainwise.analysis import loss_surface as landscape
+from domainwise.analysis.loss_surface import on_plane, plane, surface, walk
+from domainwise.analysis.parameters import BACKWARD, FORWARD, chunks, evenly, gradient
 from domainwise.analysis.task import Task, task
 from domainwise.api import compare
 from domainwise.cli import app as everything
@@ -29,8 +29,8 @@ from domainwise.cli.surface import surface as command
 from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
 from domainwise.experiment.records import publish
-from domainwise.report.document import render
-from domainwise.report.surfaces import Surface, contours, levels, picture
+from domainwise.report.page.page import render
+from domainwise.report.page.surfaces import Surface, contours, levels, picture
 from domainwise.saved_models.saved import load
 
 DATA = stripes("abcd")

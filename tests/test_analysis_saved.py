@@ -10,10 +10,10 @@ from made_data import stripes
 from torch import nn
 from typer.testing import CliRunner, Result
 
-from domainwise.analysis.landscape import on_plane
-from domainwise.analysis.places import place
-from domainwise.analysis.saved import places
+from domainwise.analysis.loss_surface import on_plane
+from domainwise.analysis.parameters import place
 from domainwise.analysis.task import Task, task
+from domainwise.analysis.trained import places
 from domainwise.api import compare, prepare
 from domainwise.cli.surface import surface as command
 from domainwise.data.sources.digits import digits
@@ -21,7 +21,7 @@ from domainwise.errors import InputError
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
 from domainwise.networks.network import Network
-from domainwise.report.document import render
+from domainwise.report.page.page import render
 from domainwise.saved_models.saved import load, save
 from domainwise.training.run_trial import execute
 

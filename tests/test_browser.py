@@ -14,7 +14,7 @@ from made_counts import count
 from made_outcomes import Study
 from PIL import Image
 
-from domainwise.report.document import write
+from domainwise.report.page.page import write
 
 pytestmark = pytest.mark.browser
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from domainwise import __version__
 from domainwise.acceleration.benchmark import Timing
 from domainwise.cli.groups import grouped
-from domainwise.report.study import Results
+from domainwise.report.results import Results
 
 SHORT = ["--targets", "75", "--seeds", 1, "--steps", 3, "--processes", 1]
 

@@ -24,7 +24,7 @@ from domainwise.domainbed.names import algorithm_of
 from domainwise.errors import InputError
 from domainwise.experiment.records import append
 from domainwise.experiment.trial import Trial
-from domainwise.report.selecting import table_by
+from domainwise.report.reselect import table_by
 from domainwise.report.tables import accuracy_table
 
 

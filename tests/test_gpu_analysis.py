@@ -12,11 +12,11 @@ from torch._dynamo.utils import counters
 
 from domainwise.acceleration import tracing
 from domainwise.analysis.balance import balance
-from domainwise.analysis.landscape import on_plane, surface, walk
-from domainwise.analysis.places import place
+from domainwise.analysis.loss_surface import on_plane, surface, walk
+from domainwise.analysis.parameters import place
 from domainwise.analysis.task import Task, task
 from domainwise.api import compare
-from domainwise.report.surfaces import Surface
+from domainwise.report.page.surfaces import Surface
 from domainwise.saved_models.saved import load
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]

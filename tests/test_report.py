@@ -15,12 +15,12 @@ import pytest
 from made_outcomes import Study
 
 from domainwise.errors import InputError
-from domainwise.report import document, facts
-from domainwise.report.document import render, write
-from domainwise.report.figures import accuracies, learning_curves, styles
+from domainwise.report.drawing.matplotlib_svg import panel
 from domainwise.report.grid import arrange
-from domainwise.report.headline import headline
-from domainwise.report.svg import panel
+from domainwise.report.page import facts, page as document
+from domainwise.report.page.figures import accuracies, learning_curves, styles
+from domainwise.report.page.headline import headline
+from domainwise.report.page.page import render, write
 from domainwise.report.tables import accuracy_table
 
 SCRIPT = "<script>alert(1)</script>"
@@ -244,7 +244,7 @@ def test_a_duration_is_told_in_the_unit_that_fits(seconds: float, text: str) -> 
 
 
 def test_importing_the_report_loads_nothing_heavy() -> None:
-    program = "import sys, domainwise.report.document; print([m for m in %r if m in sys.modules])"
+    program = "import sys, domainwise.report.page.page; print([m for m in %r if m in sys.modules])"
     heavy = ["torch", "matplotlib", "pandas", "jinja2", "rich"]
     done = subprocess.run([sys.executable, "-c", program % heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -12,13 +12,13 @@ from made_outcomes import Study
 
 from domainwise.experiment import records
 from domainwise.experiment.results import variants
-from domainwise.report import calibration, classes
-from domainwise.report.document import render
-from domainwise.report.figures import CURVES, legible
 from domainwise.report.grid import Grid, arrange
-from domainwise.report.measures import measured
+from domainwise.report.page import calibration, classes
+from domainwise.report.page.class_counts import Tallies, class_names, tallies
+from domainwise.report.page.figures import CURVES, legible
+from domainwise.report.page.measures import measured
+from domainwise.report.page.page import render
 from domainwise.report.tables import accuracy_table, frame
-from domainwise.report.tallies import Tallies, class_names, tallies
 
 SCRIPT = "<script>alert(1)</script>"
 

@@ -11,9 +11,9 @@ import pytest
 from made_outcomes import Study
 from test_browser import asked, browse
 
-from domainwise.report import turning
-from domainwise.report.document import render, write
-from domainwise.report.surfaces import Surface
+from domainwise.report.page import turning
+from domainwise.report.page.page import render, write
+from domainwise.report.page.surfaces import Surface
 
 PLANE = [0.0, 0.5, 1.0, 1.5]
 SCRIPT = "</script><script>document.title='broken into'</script>"

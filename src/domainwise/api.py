@@ -19,7 +19,7 @@ from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
 from domainwise.experiment.settings import Settings, resolve, together
 from domainwise.experiment.trial import Trial
 from domainwise.machine import device_named
-from domainwise.report.study import Results as Results
+from domainwise.report.results import Results as Results
 from domainwise.saved_models.keep import Keep, spread
 from domainwise.sweeps.engine import Engine, Runs
 from domainwise.sweeps.leftovers import tidy

@@ -17,7 +17,7 @@ from domainwise.errors import InputError
 from domainwise.experiment.output_folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
 from domainwise.experiment.records import Journal
 from domainwise.experiment.results import DAMAGED, READ, homes, result_in, trial_in, warn_of_no_hashes
-from domainwise.report import balance, surfaces
+from domainwise.report.page import balance, surfaces
 from domainwise.saved_models.saved import CONFIG, read as weights_of
 from domainwise.sweep.alone import LOCK, held, leftovers
 from domainwise.sweeps import claims

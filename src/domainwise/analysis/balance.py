@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from domainwise.analysis.landscape import walk
-from domainwise.analysis.places import Losses, gradient, kept, place, put
+from domainwise.analysis.loss_surface import walk
+from domainwise.analysis.parameters import Losses, gradient, kept, place, put
 from domainwise.analysis.task import Task
 from domainwise.experiment.records import finite
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from domainwise.errors import InputError
 from domainwise.losses import Batch
 from domainwise.meta.optimizer import MetaOptimizer
-from domainwise.report.svg import COLOURS, Panel, panel
+from domainwise.report.drawing.matplotlib_svg import COLOURS, Panel, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

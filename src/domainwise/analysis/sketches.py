@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from domainwise.analysis.quadratic import STRATEGIES, Bowls, displacement, fan, visited
-from domainwise.report.svg import COLOURS, INK, Panel, panel
+from domainwise.report.drawing.matplotlib_svg import COLOURS, INK, Panel, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,10 +8,10 @@ from typing import Any
 
 from domainwise.experiment.trial import Trial
 from domainwise.outputs import PICTURE, put
-from domainwise.report import courses
-from domainwise.report.balance import COLUMNS, Measured, cell, compared, keep as keep, rows
+from domainwise.report.drawing.matplotlib_svg import as_file
 from domainwise.report.grid import label, ordered, target
-from domainwise.report.svg import as_file
+from domainwise.report.page import balance_curves as courses
+from domainwise.report.page.balance import COLUMNS, Measured, cell, compared, keep as keep, rows
 
 MEASURES = {
     "variation": "variation of the distances to the experts",

@@ -21,7 +21,7 @@ def report(
     import sys
 
     from domainwise.errors import InputError
-    from domainwise.report.study import Results
+    from domainwise.report.results import Results
 
     if select is not None and output is not None:
         raise InputError("a report shows what the trials themselves selected: give --select or -o, not both")

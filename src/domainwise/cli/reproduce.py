@@ -155,7 +155,7 @@ def show(made: Sequence[Page | Drawing], folder: Path | None, machine: Machine) 
 def report(made: Sequence[Page | Drawing], outcomes: Sequence[Outcome], folder: Path) -> None:
     """Every trial that was looked at, as a report, with the tables beside."""
     from domainwise.paper.pages import Page
-    from domainwise.report.document import write
+    from domainwise.report.page.page import write
 
     if outcomes:
         beside = [(page.title, page.tables()) for page in made if isinstance(page, Page)]

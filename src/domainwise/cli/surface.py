@@ -10,7 +10,7 @@ from domainwise.cli import options as o
 
 if TYPE_CHECKING:
     from domainwise.analysis.task import Task
-    from domainwise.report.surfaces import Surface
+    from domainwise.report.page.surfaces import Surface
 
 
 def surface(
@@ -48,13 +48,13 @@ def surface(
     """Draw the loss of every domain on the plane through three models, those of a walk or any saved ones."""
     import sys
 
-    from domainwise.analysis.landscape import LENGTHS
+    from domainwise.analysis.loss_surface import LENGTHS
     from domainwise.cli.pace import pace
     from domainwise.cli.trained import trained, trial_of
     from domainwise.errors import InputError
     from domainwise.outputs import PICTURE, check, put
-    from domainwise.report.surfaces import picture
-    from domainwise.report.svg import as_file
+    from domainwise.report.drawing.matplotlib_svg import as_file
+    from domainwise.report.page.surfaces import picture
 
     if models and domains:
         raise InputError("a plane goes through the models of a walk (--domains) or through saved ones (--models)")
@@ -78,8 +78,8 @@ def surface(
 def _measured(
     task: Task, models: str | None, domains: str | None, steps: int, lr: float | None, **grid: Any
 ) -> Surface:
-    from domainwise.analysis.landscape import on_plane, surface
-    from domainwise.analysis.saved import places
+    from domainwise.analysis.loss_surface import on_plane, surface
+    from domainwise.analysis.trained import places
 
     if models:
         return on_plane(task, places(task, [Path(folder.strip()) for folder in models.split(",")]), **grid)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from domainwise.outputs import put
-from domainwise.report.svg import Panel, as_file
+from domainwise.report.drawing.matplotlib_svg import Panel, as_file
 
 
 @dataclass(frozen=True)

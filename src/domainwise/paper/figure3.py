@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from domainwise.analysis.landscape import surface
+from domainwise.analysis.loss_surface import surface
 from domainwise.analysis.task import Task, task
 from domainwise.api import Comparison
 from domainwise.data.domains import Domains
@@ -15,7 +15,7 @@ from domainwise.experiment.settings import Settings
 from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.drawings import Drawing
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
-from domainwise.report.surfaces import picture
+from domainwise.report.page.surfaces import picture
 from domainwise.saved_models.saved import loaded
 from domainwise.training.plan import targets_of
 

@@ -17,7 +17,7 @@ from domainwise.paper.numbers import AVG
 from domainwise.paper.pages import Page, page
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
 from domainwise.paper.side_by_side import Section, section
-from domainwise.report.svg import COLOURS, panel
+from domainwise.report.drawing.matplotlib_svg import COLOURS, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from domainwise.report.paired import sign_flip
+from domainwise.report.statistics import sign_flip
 
 LEVEL = 0.05
 

@@ -13,12 +13,12 @@ from typing import Any
 from domainwise.errors import warn
 from domainwise.experiment.records import publish
 from domainwise.integrity import Damaged, read, sealed
-from domainwise.report import courses
-from domainwise.report.figures import CURVES, Style, styles
+from domainwise.report.drawing.matplotlib_svg import Panel
 from domainwise.report.grid import Grid, accuracy
-from domainwise.report.paired import sentences
+from domainwise.report.page import balance_curves as courses
+from domainwise.report.page.figures import CURVES, Style, styles
 from domainwise.report.spread import standard_error
-from domainwise.report.svg import Panel
+from domainwise.report.statistics import sentences
 
 FILE = "balance.json"
 COLUMNS = {

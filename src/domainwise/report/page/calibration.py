@@ -7,8 +7,8 @@ from statistics import fmean
 
 import numpy as np
 
-from domainwise.report.svg import FAMILY, Panel
-from domainwise.report.tallies import Numbers, Tallies
+from domainwise.report.drawing.matplotlib_svg import FAMILY, Panel
+from domainwise.report.page.class_counts import Numbers, Tallies
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 120, 120, 26, 22  # of a diagram and its margins
 

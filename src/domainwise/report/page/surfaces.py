@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from domainwise.errors import warn
 from domainwise.experiment.records import publish
 from domainwise.integrity import Damaged, read, sealed
+from domainwise.report.drawing.matplotlib_svg import COLOURS, INK, Panel, panel
 from domainwise.report.grid import Grid
-from domainwise.report.svg import COLOURS, INK, Panel, panel
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -84,7 +84,7 @@ def surfaces(grid: Grid) -> list[Drawn]:
 
 
 def _drawn(found: Surface | None, about: str) -> Drawn:
-    from domainwise.report import turning
+    from domainwise.report.page import turning
 
     if found is None:
         return Drawn(f"{about}: the walk left the finite numbers, and there is nothing to draw", [], [], None, True)

@@ -7,14 +7,14 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from domainwise.report.figures import BANDS, styles
+from domainwise.report.drawing.matplotlib_svg import Panel, panel
+from domainwise.report.page.figures import BANDS, styles
 from domainwise.report.spread import standard_error
-from domainwise.report.svg import Panel, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from domainwise.report.balance import Measured
+    from domainwise.report.page.balance import Measured
 
 Course = Mapping[int, Mapping[str, Any]]  # step -> the measures there
 Courses = Mapping[str, Sequence[Course]]  # algorithm -> its trials

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.report.surfaces import Surface
+from domainwise.report.page.surfaces import Surface
 
 ALONG = 24  # places at which an arrow is laid onto a surface
 WIDE = 50  # from this ratio of losses on, their logarithm is drawn

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from domainwise.report.scale import Scale, around
-from domainwise.report.svg import FAMILY, Panel
+from domainwise.report.drawing.matplotlib_svg import FAMILY, Panel
+from domainwise.report.drawing.scale import Scale, around
 
 WIDTH, RIGHT, TOP, BOTTOM = 288.0, 10.0, 5.0, 31.0  # of a chart and its margins
 LETTER = 5.2  # as wide as most are; the page's font is not known here

@@ -8,8 +8,8 @@ from html import escape
 
 import numpy as np
 
-from domainwise.report.svg import FAMILY, Panel
-from domainwise.report.tallies import Numbers, Tallies, pooled
+from domainwise.report.drawing.matplotlib_svg import FAMILY, Panel
+from domainwise.report.page.class_counts import Numbers, Tallies, pooled
 
 MOST = 20  # classes that a table or a matrix has room for
 PAIRS = 12

@@ -8,9 +8,9 @@ from statistics import fmean
 
 from domainwise.experiment.records import Record
 from domainwise.experiment.results import Outcome
-from domainwise.report.chart import Mark, curves, rows
+from domainwise.report.drawing.matplotlib_svg import COLOURS, INK, Panel, css
+from domainwise.report.drawing.svg_chart import Mark, curves, rows
 from domainwise.report.grid import Grid, accuracy
-from domainwise.report.svg import COLOURS, INK, Panel, css
 from domainwise.report.tables import Cell, Table
 
 DASHES = ("", "5 2", "1.5 1.5", "6 2 1.5 2")

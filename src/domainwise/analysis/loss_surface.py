@@ -9,10 +9,10 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from domainwise.analysis.places import Losses, kept, place, put
+from domainwise.analysis.parameters import Losses, kept, place, put
 from domainwise.analysis.task import Task
 from domainwise.errors import InputError
-from domainwise.report.surfaces import Surface
+from domainwise.report.page.surfaces import Surface
 
 LENGTHS = (1e-2, 3e-3, 1e-3)  # of a step, to be tried in turn
 Tick = Callable[[int, int], None]  # is told how many points are done, and of how many

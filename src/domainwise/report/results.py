@@ -41,7 +41,7 @@ class Results:
     @typed
     def table(self, format: str = "table", select: str | None = None) -> str:
         """``select`` names a rule of :mod:`domainwise.experiment.selection`; without it, what the trials themselves selected."""
-        from domainwise.report.selecting import table_by
+        from domainwise.report.reselect import table_by
         from domainwise.report.tables import accuracy_table
 
         return (accuracy_table(self.outcomes) if select is None else table_by(self.outcomes, select)).render(format)
@@ -54,6 +54,6 @@ class Results:
     @typed
     def report(self, path: Path | str, *, running: str = "") -> Path:
         """``running`` is what to say of trials that have not ended; the page then loads itself again now and then."""
-        from domainwise.report.document import write
+        from domainwise.report.page.page import write
 
         return write(self.outcomes, Path(path), running=running)
