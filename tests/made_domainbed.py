@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.domainbed import Table, read, tables
-from domainwise.domainbed.formats import FORMATS
+from domainwise.interop.domainbed import Table, read, tables
+from domainwise.interop.domainbed.formats import FORMATS
 
 Line = dict[str, Any]
 

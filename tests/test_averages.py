@@ -21,10 +21,10 @@ from domainwise.experiment.records import Record
 from domainwise.experiment.results import trial_in
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
+from domainwise.interop.tensorboard import scalars
 from domainwise.sweeps import follow as following
 from domainwise.sweeps.follow import Tail, follow
 from domainwise.sweeps.status import status
-from domainwise.tensorboard import scalars
 from domainwise.training.checkpoints import load, save, saved
 from domainwise.training.loop import averaged_in, run, set_up
 from domainwise.training.plan import plan

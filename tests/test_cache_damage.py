@@ -13,12 +13,12 @@ import pytest
 from made_images import noisy_folder
 from test_cache import cache, only_entry, opened, root, same
 
-from domainwise.checking import check
 from domainwise.data.decoded import array_files as storage, blocks
 from domainwise.data.decoded.cache_entries import clear, damage, entries
 from domainwise.data.sources.open import open_data
 from domainwise.errors import InputError
 from domainwise.integrity import checksum
+from domainwise.interop.check_folder import check
 
 __all__ = ["cache", "root"]  # fixtures
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from made_domainbed import STEPS, TRIALS, Line, line, table, text_of, write, write_flat, write_sweep
 
-from domainwise.domainbed import read, tables
-from domainwise.domainbed.formats import FORMATS
 from domainwise.errors import InputError
+from domainwise.interop.domainbed import read, tables
+from domainwise.interop.domainbed.formats import FORMATS
 
 
 @pytest.fixture

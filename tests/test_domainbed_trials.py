@@ -19,11 +19,11 @@ from typer.testing import CliRunner, Result
 from domainwise.api import Results
 from domainwise.cli.export_domainbed import export_domainbed
 from domainwise.cli.import_domainbed import import_domainbed
-from domainwise.domainbed import convert, export, read, tables
-from domainwise.domainbed.names import algorithm_of
 from domainwise.errors import InputError
 from domainwise.experiment.records import append
 from domainwise.experiment.trial import Trial
+from domainwise.interop.domainbed import convert, export, read, tables
+from domainwise.interop.domainbed.names import algorithm_of
 from domainwise.report.reselect import table_by
 from domainwise.report.tables import accuracy_table
 

@@ -19,10 +19,10 @@ from domainwise.algorithms import parse
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
+from domainwise.interop.tensorboard import run_name, scalars
 from domainwise.sweeps import follow as following
 from domainwise.sweeps.follow import follow
 from domainwise.sweeps.status import write_plan
-from domainwise.tensorboard import run_name, scalars
 from domainwise.training.plan import plan
 
 DATA = stripes()

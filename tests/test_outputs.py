@@ -26,12 +26,12 @@ from domainwise.data.domains import domains
 from domainwise.data.sources.digits import digits
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
+from domainwise.interop.tensorboard import run_name
 from domainwise.legible import defused, legible
 from domainwise.outputs import PAGE, PICTURE, PNG, check, put
 from domainwise.saved_models.predict import Prediction
 from domainwise.saved_models.prediction_files import as_csv
 from domainwise.sweeps.engine import Engine
-from domainwise.tensorboard import run_name
 from domainwise.training.run_trial import execute
 
 Command = Callable[..., tuple[int, str, str]]

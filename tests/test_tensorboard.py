@@ -19,7 +19,7 @@ from domainwise.algorithms import parse
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.tensorboard import run_name, write
+from domainwise.interop.tensorboard import run_name, write
 from domainwise.training.plan import plan
 
 DATA = stripes()

@@ -9,11 +9,11 @@ from domainwise._version import __version__
 
 if TYPE_CHECKING:
     from domainwise.api import Results as Results, compare as compare, fit as fit
-    from domainwise.checking import check as check
     from domainwise.data.domains import Domains as Domains, domains as domains
     from domainwise.data.sources.digits import digits as digits
     from domainwise.data.sources.folders import folders as folders
     from domainwise.errors import InputError as InputError
+    from domainwise.interop.check_folder import check as check
     from domainwise.meta.combine import (
         and_mask as and_mask,
         arithmetic as arithmetic,

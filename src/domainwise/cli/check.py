@@ -20,7 +20,7 @@ def check(
     """Say what is damaged in a folder of results, a saved model or a cache; exit code 1 where something stays so."""
     import sys
 
-    from domainwise.checking import check as look
+    from domainwise.interop.check_folder import check as look
 
     found = look(folder, repair)
     for one in found.findings:

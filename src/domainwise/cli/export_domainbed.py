@@ -16,9 +16,9 @@ def export_domainbed(
     """Write results as DomainBed does, for its collect_results and what others built on its files."""
     import sys
 
-    from domainwise.domainbed import export
     from domainwise.errors import InputError
     from domainwise.experiment.results import listing, told_apart, variants, warn_of_damage
+    from domainwise.interop.domainbed import export
 
     trials = listing(folder, files=True)
     warn_of_damage(trials)

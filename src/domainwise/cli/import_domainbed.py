@@ -10,7 +10,7 @@ import typer
 from domainwise.cli import options as o
 
 if TYPE_CHECKING:
-    from domainwise.domainbed import Sweep
+    from domainwise.interop.domainbed import Sweep
 
 
 class Format(StrEnum):
@@ -32,8 +32,8 @@ def import_domainbed(
     """Print the tables of DomainBed sweeps as DomainBed does, for its three ways of selecting a model."""
     import sys
 
-    from domainwise.domainbed import convert, read, tables
-    from domainwise.domainbed.formats import FORMATS
+    from domainwise.interop.domainbed import convert, read, tables
+    from domainwise.interop.domainbed.formats import FORMATS
 
     sweep = read(*folders)
     print(FORMATS[format](tables(sweep), sweep.records), end="")

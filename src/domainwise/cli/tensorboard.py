@@ -19,7 +19,7 @@ def tensorboard(
     """Write the records of a folder for TensorBoard, a run for every trial; again adds what is new."""
     import sys
 
-    from domainwise.tensorboard import write
+    from domainwise.interop.tensorboard import write
 
     logdir = logdir or folder / "tensorboard"
     if follow and not quiet:

@@ -10,11 +10,11 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
 
-from domainwise.domainbed.names import environments
 from domainwise.errors import InputError
 from domainwise.experiment.records import Record
 from domainwise.experiment.selection import Run
 from domainwise.experiment.settings import number, whole
+from domainwise.interop.domainbed.names import environments
 
 
 @dataclass(frozen=True, eq=False)

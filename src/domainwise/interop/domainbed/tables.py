@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from domainwise.domainbed.names import algorithms_in_order, datasets_in_order
-from domainwise.domainbed.read import Sweep
 from domainwise.experiment.selection import Group, rule, selection, target_accuracy
+from domainwise.interop.domainbed.names import algorithms_in_order, datasets_in_order
+from domainwise.interop.domainbed.read import Sweep
 
 SELECTIONS = ("validation", "leave-one-out", "oracle")
 

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from domainwise.domainbed.names import algorithm_of, dataset_of
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import refuse_file
 from domainwise.experiment.records import Record, finite
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import Run, eligible
+from domainwise.interop.domainbed.names import algorithm_of, dataset_of
 
 PARTS = {"main": "in", "holdout": "out"}
 

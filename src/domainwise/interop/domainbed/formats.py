@@ -7,8 +7,8 @@ import io
 import json
 from collections.abc import Callable, Sequence
 
-from domainwise.domainbed.tables import Cell, Table
 from domainwise.experiment.selection import rule
+from domainwise.interop.domainbed.tables import Cell, Table
 from domainwise.legible import csv_row, legible
 from domainwise.report.formats import in_latex, one_line
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from domainwise.domainbed.read import Imported, Sweep
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import is_ours, marked, publish_mark, refuse_file
 from domainwise.experiment.records import append, publish
 from domainwise.experiment.selection import by_validation, summary
 from domainwise.experiment.trial import Trial
 from domainwise.integrity import digest, sealed
+from domainwise.interop.domainbed.read import Imported, Sweep
 
 
 def convert(sweep: Sweep, folder: Path) -> list[Path]:
