@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from domainwise.analysis import sketches
 from domainwise.analysis.loss_surface import surface
-from domainwise.analysis.quadratic import STRATEGIES, path, three_bowls
-from domainwise.analysis.share import expected, figure, followed
 from domainwise.analysis.task import task
 from domainwise.api import compare
 from domainwise.data.sources.digits import digits
+from domainwise.paper.theory import sketches
+from domainwise.paper.theory.bowls import STRATEGIES, path, three_bowls
+from domainwise.paper.theory.momentum_share import expected, figure, followed
 from domainwise.report.drawing.matplotlib_svg import as_file
 from domainwise.report.page.surfaces import picture
 from domainwise.saved_models.saved import load

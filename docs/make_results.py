@@ -12,12 +12,12 @@ from typing import Any
 from domainwise.errors import InputError
 from domainwise.experiment import records
 from domainwise.experiment.results import Outcome
-from domainwise.paper import table1, table4
-from domainwise.paper.folders import opened
-from domainwise.paper.measured import VIEWS
+from domainwise.paper.comparison import Section, checkpoints, measured_only, table
+from domainwise.paper.from_results import opened
 from domainwise.paper.rows import Wish
+from domainwise.paper.scores import VIEWS
 from domainwise.paper.sentences import claims, orderings
-from domainwise.paper.side_by_side import Section, checkpoints, measured_only, table
+from domainwise.paper.tables import table1, table4
 from domainwise.report.grid import arrange
 from domainwise.report.page import balance, facts
 from domainwise.report.statistics import sign_flip

@@ -18,14 +18,16 @@ from domainwise.algorithms import create
 from domainwise.api import Comparison, Results
 from domainwise.errors import InputError
 from domainwise.experiment.settings import resolve
-from domainwise.paper import figure3, figure4, figure5, numbers, table1, table2, table3, table4, table5
-from domainwise.paper.contents import TABLES, named
-from domainwise.paper.folders import alike, opened
-from domainwise.paper.orderings import ordering
+from domainwise.paper import numbers
+from domainwise.paper.claims import ordering
+from domainwise.paper.comparison import checkpoints, table
+from domainwise.paper.figures import figure3, figure4, figure5
+from domainwise.paper.from_results import alike, opened
+from domainwise.paper.registry import TABLES, named
 from domainwise.paper.remarks import remarks
 from domainwise.paper.rows import Wish
-from domainwise.paper.side_by_side import checkpoints, table
 from domainwise.paper.significance import sign_flips
+from domainwise.paper.tables import table1, table2, table3, table4, table5
 from domainwise.sweeps.engine import Engine
 
 WISH = Wish(seeds=2)

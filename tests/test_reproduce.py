@@ -9,8 +9,8 @@ from made_data import image_folder
 from made_paper import ended, settings, tiny
 
 from domainwise.__main__ import main
-from domainwise.paper import table4
 from domainwise.paper.rows import Wish
+from domainwise.paper.tables import table4
 
 FORMATS = ("txt", "md", "tex", "csv", "json")
 

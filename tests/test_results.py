@@ -10,8 +10,8 @@ import pytest
 from made_paper import ended, settings, tiny
 
 from domainwise.errors import InputError
-from domainwise.paper import table4
 from domainwise.paper.rows import Wish
+from domainwise.paper.tables import table4
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "pacs"

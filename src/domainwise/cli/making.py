@@ -18,12 +18,13 @@ from domainwise.experiment.output_folder import MARK, check_contents, refuse_fil
 from domainwise.experiment.records import publish
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
-from domainwise.paper import figure1, figure2, figure3, figure4, figure5, table5
-from domainwise.paper.contents import TABLES, TRAINS, Trains, algorithms_of
-from domainwise.paper.drawings import Drawing
+from domainwise.paper.drawing import Drawing
+from domainwise.paper.figures import figure1, figure2, figure3, figure4, figure5
 from domainwise.paper.numbers import DATA_SETS
-from domainwise.paper.pages import Page
+from domainwise.paper.page import Page
+from domainwise.paper.registry import TABLES, TRAINS, Trains, algorithms_of
 from domainwise.paper.rows import Wish
+from domainwise.paper.tables import table5
 
 # Enough of the digits for every table and figure in a few minutes: the two targets that are hardest, and fewer steps
 # for the figure whose steps cost up to ten times as much.

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from domainwise.api import Comparison
     from domainwise.experiment.results import Outcome
-    from domainwise.paper.drawings import Drawing
-    from domainwise.paper.pages import Page
+    from domainwise.paper.drawing import Drawing
+    from domainwise.paper.page import Page
     from domainwise.paper.rows import Wish
 
 
@@ -65,7 +65,7 @@ def reproduce(
     from domainwise.experiment.output_folder import refuse_file
     from domainwise.machine import device_named
     from domainwise.paper.columns import stand_in
-    from domainwise.paper.contents import named
+    from domainwise.paper.registry import named
     from domainwise.paper.rows import Wish
 
     names = named(what)
@@ -99,7 +99,7 @@ def reproduce(
 def possible(names: Sequence[str], wish: Wish, data: bool, all_of_them: bool) -> list[str]:
     """Those that can be made of what was given; a sentence where one was asked for by name that cannot."""
     from domainwise.errors import InputError
-    from domainwise.paper.contents import PER_DOMAIN, TRAINS, algorithms_of
+    from domainwise.paper.registry import PER_DOMAIN, TRAINS, algorithms_of
     from domainwise.paper.rows import Row, chosen
 
     if wish.per_domain and not set(names) & set(PER_DOMAIN):
@@ -114,9 +114,9 @@ def possible(names: Sequence[str], wish: Wish, data: bool, all_of_them: bool) ->
 def from_folder(names: Sequence[str], source: Path, wish: Wish, machine: Machine) -> None:
     from domainwise.cli.making import ours
     from domainwise.errors import InputError
-    from domainwise.paper import figure5
-    from domainwise.paper.contents import TABLES
-    from domainwise.paper.folders import opened, told
+    from domainwise.paper.figures import figure5
+    from domainwise.paper.from_results import opened, told
+    from domainwise.paper.registry import TABLES
 
     if not (able := [name for name in names if name in (*TABLES, "figure5")]):
         raise InputError(f"{', '.join(names)} cannot be made from results alone: leave out --from, and give --data")
@@ -140,7 +140,7 @@ def show(made: Sequence[Page | Drawing], folder: Path | None, machine: Machine) 
     """Print and write them as soon as they are made."""
     import sys
 
-    from domainwise.paper.pages import Page
+    from domainwise.paper.page import Page
 
     for one in made:
         if isinstance(one, Page):
@@ -154,7 +154,7 @@ def show(made: Sequence[Page | Drawing], folder: Path | None, machine: Machine) 
 
 def report(made: Sequence[Page | Drawing], outcomes: Sequence[Outcome], folder: Path) -> None:
     """Every trial that was looked at, as a report, with the tables beside."""
-    from domainwise.paper.pages import Page
+    from domainwise.paper.page import Page
     from domainwise.report.page.page import write
 
     if outcomes:
@@ -165,7 +165,7 @@ def report(made: Sequence[Page | Drawing], outcomes: Sequence[Outcome], folder: 
 def finish(folder: Path, about: str, quiet: bool) -> None:
     import sys
 
-    from domainwise.paper.index import write_index
+    from domainwise.paper.index_page import write_index
 
     path = write_index(folder, about)
     if not quiet:

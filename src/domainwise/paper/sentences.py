@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from domainwise.paper.measured import VIEWS
-from domainwise.paper.side_by_side import Claim, Section, signed
+from domainwise.paper.comparison import Claim, Section, signed
+from domainwise.paper.scores import VIEWS
 from domainwise.paper.significance import LEVEL
 from domainwise.report.tables import Cell, Row, Table
 

@@ -16,10 +16,10 @@ from domainwise.experiment.results import Outcome
 from domainwise.legible import csv_row
 from domainwise.outputs import put
 from domainwise.paper.columns import names_of, stand_in
-from domainwise.paper.measured import VIEWS
+from domainwise.paper.comparison import Section, checkpoints, difference, table
 from domainwise.paper.remarks import remarks
+from domainwise.paper.scores import VIEWS
 from domainwise.paper.sentences import claims, orderings
-from domainwise.paper.side_by_side import Section, checkpoints, difference, table
 from domainwise.report.tables import Cell, Table
 
 

@@ -10,10 +10,10 @@ from domainwise.data.domains import Domains
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
 from domainwise.paper.columns import over_domains
+from domainwise.paper.comparison import section
 from domainwise.paper.numbers import PACS, TABLE2
-from domainwise.paper.pages import Page, page
+from domainwise.paper.page import Page, page
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
-from domainwise.paper.side_by_side import section
 
 TITLE = "Table 2, momentum in the walk (m) and sampling by domain (ds)"
 PRESET = "domainbed"

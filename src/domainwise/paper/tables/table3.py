@@ -10,10 +10,10 @@ from domainwise.data.domains import Domains
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
 from domainwise.paper.columns import names_of, over_domains, stand_in, title_of
+from domainwise.paper.comparison import Section, section
 from domainwise.paper.numbers import OFFICE_HOME, TABLE3, VLCS
-from domainwise.paper.pages import Page, page
+from domainwise.paper.page import Page, page
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
-from domainwise.paper.side_by_side import Section, section
 
 TITLE = "Table 3, the outer optimizer (adam) and the sum of the weights (scaled: 1.5)"
 PRESET = "domainbed"

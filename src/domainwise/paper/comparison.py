@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from domainwise.experiment.results import Outcome
+from domainwise.paper.claims import Ordering, ordering
 from domainwise.paper.columns import Column
-from domainwise.paper.measured import ERRORS, VIEWS, Scores, cell, paired, scores
-from domainwise.paper.orderings import Ordering, ordering
 from domainwise.paper.rows import Row, Wish
+from domainwise.paper.scores import ERRORS, VIEWS, Scores, cell, paired, scores
 from domainwise.paper.significance import Difference, sign_flips
 from domainwise.report.spread import about_errors
 from domainwise.report.tables import Cell, Row as Line, Table, marked

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from domainwise.paper.columns import Column
+from domainwise.paper.comparison import section
 from domainwise.paper.numbers import SLIDES, TABLE5
-from domainwise.paper.pages import Page
+from domainwise.paper.page import Page
 from domainwise.paper.rows import Row, Wish
-from domainwise.paper.side_by_side import section
 
 TITLE = "Table 5, CAMELYON17: accuracy on every slide of the test hospital"
 NOTE = (

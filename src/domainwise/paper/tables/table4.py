@@ -10,10 +10,10 @@ from domainwise.data.domains import Domains
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
 from domainwise.paper.columns import over_data_sets
+from domainwise.paper.comparison import section
 from domainwise.paper.numbers import DATA_SETS, TABLE4
-from domainwise.paper.pages import Page, page
+from domainwise.paper.page import Page, page
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
-from domainwise.paper.side_by_side import section
 
 TITLE = "Table 4, with averaged weights (SWAD)"
 PRESET = "swad"

@@ -13,7 +13,7 @@ from domainwise.data.domains import Domains
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
 from domainwise.paper.columns import names_of, stand_in
-from domainwise.paper.drawings import Drawing
+from domainwise.paper.drawing import Drawing
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
 from domainwise.report.page.surfaces import picture
 from domainwise.saved_models.saved import loaded

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from domainwise.analysis.sketches import weights_figure
-from domainwise.paper.drawings import Drawing
+from domainwise.paper.drawing import Drawing
+from domainwise.paper.theory.sketches import weights_figure
 
 TITLE = "Figure 2, weights of the legs"
 NOTES = ("A row for every strategy, a box for every leg, as wide as the domains in it are many; weights sum to one.",)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from domainwise.outputs import put
-from domainwise.paper.contents import NAMES
+from domainwise.paper.registry import NAMES
 
 
 @dataclass(frozen=True)

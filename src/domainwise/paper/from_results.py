@@ -11,8 +11,8 @@ from domainwise.api import Results
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.paper.drawings import Drawing
-from domainwise.paper.pages import Page
+from domainwise.paper.drawing import Drawing
+from domainwise.paper.page import Page
 from domainwise.paper.remarks import preset_of
 from domainwise.paper.rows import Wish
 

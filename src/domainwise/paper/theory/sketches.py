@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from domainwise.analysis.quadratic import STRATEGIES, Bowls, displacement, fan, visited
+from domainwise.paper.theory.bowls import STRATEGIES, Bowls, displacement, fan, visited
 from domainwise.report.drawing.matplotlib_svg import COLOURS, INK, Panel, panel
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError, closest
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
-from domainwise.paper import figure3, figure5, table1, table2, table3, table4
-from domainwise.paper.pages import Page
+from domainwise.paper.figures import figure3, figure5
+from domainwise.paper.page import Page
 from domainwise.paper.rows import Wish
+from domainwise.paper.tables import table1, table2, table3, table4
 
 
 class Trains(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from domainwise.analysis.quadratic import STRATEGIES, path, three_bowls
-from domainwise.analysis.sketches import fan_figure, path_figure
-from domainwise.paper.drawings import Drawing
+from domainwise.paper.drawing import Drawing
+from domainwise.paper.theory.bowls import STRATEGIES, path, three_bowls
+from domainwise.paper.theory.sketches import fan_figure, path_figure
 
 TITLE = "Figure 1, directions of a weighted walk"
 NOTES = (

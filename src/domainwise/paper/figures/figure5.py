@@ -12,11 +12,11 @@ from domainwise.data.domains import Domains
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
 from domainwise.paper.columns import over_domains
-from domainwise.paper.drawings import Drawing
+from domainwise.paper.comparison import Section, section
+from domainwise.paper.drawing import Drawing
 from domainwise.paper.numbers import AVG
-from domainwise.paper.pages import Page, page
+from domainwise.paper.page import Page, page
 from domainwise.paper.rows import Row, Wish, chosen, laid_out
-from domainwise.paper.side_by_side import Section, section
 from domainwise.report.drawing.matplotlib_svg import COLOURS, panel
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from domainwise.analysis.share import expected, figure, followed
 from domainwise.analysis.task import Task
-from domainwise.paper.drawings import Drawing
+from domainwise.paper.drawing import Drawing
+from domainwise.paper.theory.momentum_share import expected, figure, followed
 
 TITLE = "Figure 4, what momentum in the walk does"
 STEPS, DOMAINS, BATCH = 15, 3, 32

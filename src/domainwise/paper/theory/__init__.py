@@ -1,0 +1,1 @@
+"""What the paper argues, computed where it can be computed exactly."""
