@@ -25,7 +25,7 @@ from domainwise.analysis.parameters import BACKWARD, FORWARD, chunks, evenly, gr
 from domainwise.analysis.task import Task, task
 from domainwise.api import compare
 from domainwise.cli import app as everything
-from domainwise.cli.surface import surface as command
+from domainwise.cli.commands.surface import surface as command
 from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
 from domainwise.experiment.records import publish

@@ -15,7 +15,7 @@ from domainwise.analysis.parameters import place
 from domainwise.analysis.task import Task, task
 from domainwise.analysis.trained import places
 from domainwise.api import compare, prepare
-from domainwise.cli.surface import surface as command
+from domainwise.cli.commands.surface import surface as command
 from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
 from domainwise.experiment.results import outcomes

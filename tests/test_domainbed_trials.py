@@ -17,8 +17,8 @@ from made_outcomes import Study
 from typer.testing import CliRunner, Result
 
 from domainwise.api import Results
-from domainwise.cli.export_domainbed import export_domainbed
-from domainwise.cli.import_domainbed import import_domainbed
+from domainwise.cli.commands.export_domainbed import export_domainbed
+from domainwise.cli.commands.import_domainbed import import_domainbed
 from domainwise.errors import InputError
 from domainwise.experiment.records import append
 from domainwise.experiment.trial import Trial

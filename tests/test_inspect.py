@@ -13,8 +13,8 @@ from made_images import benchmark_folder, noisy_folder
 from PIL import Image
 from typer.testing import CliRunner
 
-from domainwise.cli import cache as cache_command
-from domainwise.cli.inspect import inspect
+from domainwise.cli.commands import cache as cache_command
+from domainwise.cli.commands.inspect import inspect
 from domainwise.data.inspect.survey import Survey, survey
 from domainwise.data.sources.folders import folders
 from domainwise.data.sources.open import find_source, open_data

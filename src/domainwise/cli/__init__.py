@@ -7,27 +7,27 @@ from typing import Annotated
 import typer
 
 from domainwise._version import __version__
-from domainwise.cli import cache, presets
-from domainwise.cli.algorithms import algorithms
-from domainwise.cli.balance import balance
-from domainwise.cli.bench import bench
-from domainwise.cli.check import check
-from domainwise.cli.compare import compare
-from domainwise.cli.demo import demo
-from domainwise.cli.export_domainbed import export_domainbed
-from domainwise.cli.fit import fit
-from domainwise.cli.import_domainbed import import_domainbed
-from domainwise.cli.inspect import inspect
+from domainwise.cli.commands import cache, presets
+from domainwise.cli.commands.algorithms import algorithms
+from domainwise.cli.commands.balance import balance
+from domainwise.cli.commands.bench import bench
+from domainwise.cli.commands.check import check
+from domainwise.cli.commands.compare import compare
+from domainwise.cli.commands.demo import demo
+from domainwise.cli.commands.export_domainbed import export_domainbed
+from domainwise.cli.commands.fit import fit
+from domainwise.cli.commands.import_domainbed import import_domainbed
+from domainwise.cli.commands.inspect import inspect
+from domainwise.cli.commands.predict import predict
+from domainwise.cli.commands.report import report
+from domainwise.cli.commands.reproduce import reproduce
+from domainwise.cli.commands.run import run
+from domainwise.cli.commands.show import show
+from domainwise.cli.commands.status import status
+from domainwise.cli.commands.surface import surface
+from domainwise.cli.commands.sweep import sweep
+from domainwise.cli.commands.tensorboard import tensorboard
 from domainwise.cli.plain import plainly
-from domainwise.cli.predict import predict
-from domainwise.cli.report import report
-from domainwise.cli.reproduce import reproduce
-from domainwise.cli.run import run
-from domainwise.cli.show import show
-from domainwise.cli.status import status
-from domainwise.cli.surface import surface
-from domainwise.cli.sweep import sweep
-from domainwise.cli.tensorboard import tensorboard
 
 app = typer.Typer(
     help="Domain generalization: train on several source domains, work on one nobody has seen.",

@@ -15,9 +15,9 @@ import typer
 
 from domainwise.acceleration.cuda_graph import Fast
 from domainwise.api import Comparison, Results
-from domainwise.cli.groups import Beside, Cluster, Machine, Many
+from domainwise.cli.live_report import Refreshing
+from domainwise.cli.option_groups import Beside, Cluster, Machine, Many
 from domainwise.cli.progress import display, lasting
-from domainwise.cli.refreshing import Refreshing
 from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome, outcomes
 from domainwise.experiment.trial import Trial

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from domainwise.cli.groups import Choices, One
+from domainwise.cli.option_groups import Choices, One
 from domainwise.cli.plain import console, plain_streams
 from domainwise.data.decoded.cache import cache_folder
 from domainwise.data.domains import Domains

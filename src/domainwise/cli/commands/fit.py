@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from domainwise.cli import options as o
-from domainwise.cli.groups import Choices, One, grouped
+from domainwise.cli.option_groups import Choices, One, grouped
 
 if TYPE_CHECKING:
     from domainwise.training.fit import Fitting

@@ -12,8 +12,8 @@ def demo(
 ) -> None:
     """Train ERM, Fish and Arith on rotated handwritten digits (embedded, no download), in under a minute."""
     from domainwise.api import prepare
-    from domainwise.cli.groups import Machine, Many
     from domainwise.cli.job import Job
+    from domainwise.cli.option_groups import Machine, Many
     from domainwise.cli.reading import Ask, read
 
     machine = Machine(device="cpu", threads=1, format=format, quiet=quiet)

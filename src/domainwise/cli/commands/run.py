@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from domainwise.cli import options as o
-from domainwise.cli.groups import Beside, Choices, Machine, grouped
+from domainwise.cli.option_groups import Beside, Choices, Machine, grouped
 
 
 @grouped
@@ -22,7 +22,7 @@ def run(
 ) -> None:
     """Run one trial: one algorithm, one target, one seed."""
     from domainwise.algorithms import parse
-    from domainwise.cli.asked import Asked
+    from domainwise.cli.request import Asked
     from domainwise.errors import InputError
 
     if len(specs := parse(algorithm)) != 1:

@@ -24,7 +24,7 @@ def trained(
     import torch
 
     from domainwise.analysis.task import task
-    from domainwise.cli.groups import Machine
+    from domainwise.cli.option_groups import Machine
     from domainwise.cli.reading import Ask, read
     from domainwise.experiment.trial import Trial
     from domainwise.machine import bearable, device_named

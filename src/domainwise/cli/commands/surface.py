@@ -49,8 +49,8 @@ def surface(
     import sys
 
     from domainwise.analysis.loss_surface import LENGTHS
+    from domainwise.cli.open_model import trained, trial_of
     from domainwise.cli.pace import pace
-    from domainwise.cli.trained import trained, trial_of
     from domainwise.errors import InputError
     from domainwise.outputs import PICTURE, check, put
     from domainwise.report.drawing.matplotlib_svg import as_file

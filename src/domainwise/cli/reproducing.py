@@ -8,8 +8,8 @@ from pathlib import Path
 
 from domainwise._version import __version__
 from domainwise.api import Comparison
-from domainwise.cli.groups import Machine
 from domainwise.cli.job import Job
+from domainwise.cli.option_groups import Machine
 from domainwise.cli.reading import Ask, read
 from domainwise.data.domains import Domains
 from domainwise.data.sources.open import benchmark_named

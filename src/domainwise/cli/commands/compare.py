@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from domainwise.cli import options as o
-from domainwise.cli.groups import Beside, Choices, Machine, Many, grouped
+from domainwise.cli.option_groups import Beside, Choices, Machine, Many, grouped
 
 
 @grouped
@@ -18,7 +18,7 @@ def compare(
     many: Many,
 ) -> None:
     """Train algorithms with each target held out in turn, and compare them on the domain they have not seen."""
-    from domainwise.cli.asked import Asked
+    from domainwise.cli.request import Asked
 
     asked = Asked(data, preset, choices, beside, machine, many)
     asked.job(algorithms, targets=targets, seeds=seeds).go(machine.dry_run)

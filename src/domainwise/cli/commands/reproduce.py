@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
-from domainwise.cli.groups import Beside, Choices, Cluster, Machine, Many, grouped
+from domainwise.cli.option_groups import Beside, Choices, Cluster, Machine, Many, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,8 +60,8 @@ def reproduce(
 ) -> None:
     """Make the paper's tables and figures: run what is missing, and show it beside what was printed."""
     from domainwise.cli.job import Job
-    from domainwise.cli.making import Making, default_folder, name_of, ours
     from domainwise.cli.reading import Ask, assignments
+    from domainwise.cli.reproducing import Making, default_folder, name_of, ours
     from domainwise.experiment.output_folder import refuse_file
     from domainwise.machine import device_named
     from domainwise.paper.columns import stand_in
@@ -112,7 +112,7 @@ def possible(names: Sequence[str], wish: Wish, data: bool, all_of_them: bool) ->
 
 
 def from_folder(names: Sequence[str], source: Path, wish: Wish, machine: Machine) -> None:
-    from domainwise.cli.making import ours
+    from domainwise.cli.reproducing import ours
     from domainwise.errors import InputError
     from domainwise.paper.figures import figure5
     from domainwise.paper.from_results import opened, told

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from domainwise.cli import options as o
-from domainwise.cli.groups import BesideSweep, Choices, Cluster, Machine, Many, grouped
+from domainwise.cli.option_groups import BesideSweep, Choices, Cluster, Machine, Many, grouped
 
 
 @grouped
@@ -26,7 +26,7 @@ def sweep(
     cluster: Cluster,
 ) -> None:
     """Compare with hyperparameters searched at random: of every seed and target the draw that validates best counts."""
-    from domainwise.cli.asked import Asked
+    from domainwise.cli.request import Asked
 
     asked = Asked(data, preset, choices, beside, machine, many, cluster)
     asked.job(algorithms, targets=targets, seeds=seeds, draws=draws).go(machine.dry_run)

@@ -41,9 +41,9 @@ def balance(
     quiet: o.Quiet = False,
 ) -> None:
     """Measure whether a model lies equally far from what each source domain alone would make of it."""
-    from domainwise.cli import balances
+    from domainwise.cli import balance_text as balances
+    from domainwise.cli.open_model import trained, trial_of
     from domainwise.cli.pace import pace
-    from domainwise.cli.trained import trained, trial_of
     from domainwise.errors import InputError
     from domainwise.outputs import PICTURE, check
 
@@ -131,7 +131,7 @@ def _models(folder: Path, along: bool) -> tuple[Path | None, dict[int, Path]]:
 
 
 def _chosen(run: str, algorithms: str | None) -> list[tuple[Path, Trial]]:
-    from domainwise.cli.show import trials_named
+    from domainwise.cli.commands.show import trials_named
     from domainwise.errors import InputError
     from domainwise.experiment.results import trial_in
     from domainwise.integrity import Damaged

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from domainwise.api import prepare
-from domainwise.cli.groups import Beside, Choices, Cluster, Machine, Many
 from domainwise.cli.job import Job
+from domainwise.cli.option_groups import Beside, Choices, Cluster, Machine, Many
 from domainwise.cli.reading import Ask, read
 from domainwise.machine import device_named
 from domainwise.saved_models.keep import spread
