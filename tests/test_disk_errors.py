@@ -19,10 +19,9 @@ from typing import Any
 import pytest
 from made_trials import DATA, Killed, die, remains, run, trial
 
-from domainwise import InputError, compare, files, fit, integrity
+from domainwise import InputError, alone as locks, compare, files, fit, integrity
 from domainwise.algorithms import parse
 from domainwise.experiment.settings import resolve
-from domainwise.sweep import alone as locks
 from domainwise.sweeps import claims
 from domainwise.training.checkpoints import saved
 from domainwise.training.plan import plan

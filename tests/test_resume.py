@@ -27,9 +27,9 @@ from domainwise.experiment.trial import Trial
 from domainwise.saved_models.keep import spread
 from domainwise.sweeps import disk_space as disk
 from domainwise.sweeps.disk_space import disk_needed
-from domainwise.thirdparty import module_of
 from domainwise.training.checkpoints import Stopped, listening, saved, schedule as checkpoints, stop_requested
 from domainwise.training.run_trial import execute
+from domainwise.user_files import module_of
 
 
 def kills(folder: Path, seed: int, each: int, *trials: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import domainwise
 from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.experiment.settings import resolve
-from domainwise.sweep.safe import environment
+from domainwise.safe import environment
 from domainwise.sweeps.given import Place
 from domainwise.sweeps.ray_engine import RayEngine
 from domainwise.sweeps.worker_pool import Processes

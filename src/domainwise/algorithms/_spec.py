@@ -17,7 +17,7 @@ from domainwise.algorithms._base import Algorithm, hypers, make, written
 from domainwise.arguments import require
 from domainwise.errors import InputError, closest
 from domainwise.experiment.separating import separated
-from domainwise.thirdparty import module_of, source_of
+from domainwise.user_files import module_of, source_of
 
 _SHAPE = re.compile(r"(?:(?P<file>.+\.py):)?(?P<name>\w+)\s*(?:\((?P<settings>.*)\))?", re.DOTALL)
 

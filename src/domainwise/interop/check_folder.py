@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from domainwise import integrity
+from domainwise.alone import LOCK, held, leftovers
 from domainwise.arguments import typed
 from domainwise.data.decoded import array_files as storage, cache_entries as shelf
 from domainwise.errors import InputError
@@ -19,7 +20,6 @@ from domainwise.experiment.records import Journal
 from domainwise.experiment.results import DAMAGED, READ, homes, result_in, trial_in, warn_of_no_hashes
 from domainwise.report.page import balance, surfaces
 from domainwise.saved_models.saved import CONFIG, read as weights_of
-from domainwise.sweep.alone import LOCK, held, leftovers
 from domainwise.sweeps import claims
 from domainwise.sweeps.status import PLAN
 from domainwise.training.checkpoints import remove, saved

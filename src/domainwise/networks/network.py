@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from domainwise.arguments import require
 from domainwise.errors import InputError, closest
-from domainwise.thirdparty import module_of, source_of
+from domainwise.user_files import module_of, source_of
 
 OWN = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 

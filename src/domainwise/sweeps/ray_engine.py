@@ -24,8 +24,8 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError, warn
 from domainwise.experiment.output_folder import is_ours
 from domainwise.experiment.trial import Trial
+from domainwise.safe import environment, set_in
 from domainwise.saved_models.keep import Keep
-from domainwise.sweep.safe import environment, set_in
 from domainwise.sweeps.claims import Claims
 from domainwise.sweeps.engine import run_shared
 from domainwise.training.ending import failed

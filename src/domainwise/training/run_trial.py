@@ -14,6 +14,7 @@ import torch
 
 from domainwise.acceleration.cuda_graph import Fast
 from domainwise.acceleration.device_lock import on_device
+from domainwise.alone import alone, clear_leftovers
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.faults import of_the_machine, sentence
@@ -26,7 +27,6 @@ from domainwise.files import exists, fresh, made, without_links
 from domainwise.integrity import Damaged, Unreadable, read, sealed
 from domainwise.meta.ranks import check_alone
 from domainwise.saved_models.keep import Keep, Keeper
-from domainwise.sweep.alone import alone, clear_leftovers
 from domainwise.sweeps.leftovers import clear
 from domainwise.training import train_again as again
 from domainwise.training.checkpoints import Stopped, listening
