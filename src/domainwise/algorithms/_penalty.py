@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from domainwise.algorithms._base import Algorithm
+from domainwise.algorithms._algorithm import Algorithm
 from domainwise.losses import Batch, apart, joined
 from domainwise.networks.network import Network
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from domainwise.algorithms._base import Algorithm, hypers, make, written
+from domainwise.algorithms._algorithm import Algorithm, hypers, make, written
 from domainwise.arguments import require
 from domainwise.errors import InputError, closest
 from domainwise.experiment.separating import separated

@@ -40,7 +40,10 @@ class Results:
 
     @typed
     def table(self, format: str = "table", select: str | None = None) -> str:
-        """``select`` names a rule of :mod:`domainwise.experiment.selection`; without it, what the trials themselves selected."""
+        """Return the table as text. ``select`` names a rule of :mod:`domainwise.experiment.selection`.
+
+        Without it, each trial counts at the step that it selected itself.
+        """
         from domainwise.report.reselect import table_by
         from domainwise.report.tables import accuracy_table
 

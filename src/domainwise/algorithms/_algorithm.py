@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from domainwise.algorithms._checks import check_batches, check_network
 from domainwise.algorithms._hyper import Hyper, Value, hyper
-from domainwise.algorithms._inputs import check_batches, check_network
 from domainwise.data.splits import seed_hash
 from domainwise.errors import InputError, closest
 from domainwise.losses import Batch, cross_entropy

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from domainwise.algorithms._base import Algorithm
+from domainwise.algorithms._algorithm import Algorithm
 from domainwise.algorithms._hyper import hyper, log10
 from domainwise.errors import InputError
 from domainwise.experiment.trial import INNER_LR

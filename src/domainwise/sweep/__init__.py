@@ -1,1 +1,0 @@
-"""Many trials: which ones, where their files go, and who runs them."""
