@@ -207,7 +207,8 @@ def test_saving_takes_a_small_share_of_the_time_and_loses_a_minute_at_most(tmp_p
 def test_a_disk_that_takes_no_more_is_an_error_of_the_system_whoever_writes(tmp_path: Path) -> None:
     """What the library says for itself is another kind of error, which would end a trial."""
     script = (
-        "import resource, sys, torch; from pathlib import Path; from domainwise.networks.weight_files import save_tensors\n"
+        "import resource, sys, torch; from pathlib import Path\n"
+        "from domainwise.networks.weight_files import save_tensors\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try: save_tensors({'a': torch.ones(10000)}, Path(sys.argv[1]))\n"
         "except OSError as error: print(error.errno)"

@@ -136,7 +136,7 @@ def compare(
     (steps, batch, network, weights, dropout, ...); ``set`` takes them too, and hyperparameters for all algorithms that
     have them; ``seeds`` is how many, or which ("100-107"); ``draws`` above 1 searches at random beside the defaults;
     ``average`` is an averager such as "swad", or several as in "swad,ma", each reported beside the model; ``keep``
-    and ``snapshots`` say which models stay (see :class:`~domainwise.saved_models.keep.Keeper`); ``evaluate_all`` evaluates what
+    and ``snapshots`` say which models stay (see ``domainwise compare --help``); ``evaluate_all`` evaluates what
     the sources are trained on too; ``timeout`` ends a trial that takes more seconds; ``retries`` is how often one
     whose process has died is tried again, once if not given.
     """

@@ -49,7 +49,9 @@ SUFFIXES = (".txt", ".md", ".tex", ".csv", ".json", ".svg", ".png")
 def write_index(folder: Path, about: str) -> Path:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    pages = Environment(loader=PackageLoader("domainwise.paper", "page"), autoescape=True, undefined=StrictUndefined)
+    pages = Environment(
+        loader=PackageLoader("domainwise.paper", "templates"), autoescape=True, undefined=StrictUndefined
+    )
     path = folder / "index.html"
     text = pages.get_template("index.html").render(
         about=about, made=made(folder), report=(folder / "report.html").exists()

@@ -56,8 +56,8 @@ def execute(
     What was begun there and not ended goes on from its checkpoint. What has ended is not repeated, unless it failed. If
     it lacks an average that is asked for, what is there stays until all averages of a new run are. ``watch`` hears
     {"step": 120} now and then, {"step": ..., "validation": ...} at every evaluation, and {"note": ...}. See
-    :class:`~domainwise.saved_models.keep.Keeper` for ``keep`` and ``snapshots``; ``evaluate_all`` looks at what the sources are
-    trained on too; ``checkpoint_every`` so many updates, None is now and then.
+    :class:`~domainwise.saved_models.keep.Keeper` for ``keep`` and ``snapshots``; ``evaluate_all`` looks at what the
+    sources are trained on too; ``checkpoint_every`` so many updates, None is now and then.
     """
     try:
         made(folder)

@@ -41,7 +41,7 @@ def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: st
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(
-        loader=PackageLoader("domainwise.report", "page"),
+        loader=PackageLoader("domainwise.report.page", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
