@@ -11,11 +11,11 @@ from typing import Any
 
 from domainwise.api import Comparison, prepare
 from domainwise.data.sources.open import open_data
+from domainwise.experiment.integrity import digest, sealed
 from domainwise.experiment.output_folder import opened
 from domainwise.experiment.results import READ
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.integrity import digest, sealed
 from domainwise.sweeps.engine import Engine
 from domainwise.sweeps.status import write_plan
 

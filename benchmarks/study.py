@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from domainwise import integrity
+from domainwise.experiment import integrity
 from domainwise.experiment.records import publish
 
 ROOT = Path(__file__).parents[1]

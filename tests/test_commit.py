@@ -11,8 +11,8 @@ import pytest
 from made_data import stripes
 
 from domainwise.algorithms import parse
-from domainwise.commit import commit
 from domainwise.experiment.settings import resolve
+from domainwise.machine import commit
 from domainwise.training import resume as resuming
 from domainwise.training.plan import plan
 from domainwise.training.run_trial import execute

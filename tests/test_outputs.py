@@ -24,11 +24,11 @@ from domainwise import InputError
 from domainwise.api import prepare
 from domainwise.data.domains import domains
 from domainwise.data.sources.digits import digits
+from domainwise.errors import defused, legible
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
+from domainwise.files import PAGE, PICTURE, PNG, check, put
 from domainwise.interop.tensorboard import run_name
-from domainwise.legible import defused, legible
-from domainwise.outputs import PAGE, PICTURE, PNG, check, put
 from domainwise.saved_models.predict import Prediction
 from domainwise.saved_models.prediction_files import as_csv
 from domainwise.sweeps.engine import Engine

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.algorithms import parse
-from domainwise.arguments import typed
 from domainwise.averaging import canonical
 from domainwise.data.domains import Domains
-from domainwise.errors import InputError
+from domainwise.errors import InputError, typed
 from domainwise.experiment.output_folder import ended, make_room, opened, refuse_file, restored, serves
 from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
 from domainwise.experiment.settings import Settings, resolve, together

@@ -1,15 +1,19 @@
-"""Looking at a disk without taking an error for an absence, and writing to it through no link of somebody else's."""
+"""Files and locks: written whole or not at all, through no link of somebody else, by one process at a time."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from domainwise.errors import InputError
 
@@ -64,6 +68,11 @@ def content_of(path: Path) -> bytes:
     if is_strange(path):
         raise NoFile(errno.ENODEV, "it is a pipe or a device, and no file", str(path))
     return path.read_bytes()
+
+
+def checksum(content: Mapping[str, Any]) -> str:
+    """Return the hash of what JSON says, in whatever order it says it."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:
@@ -145,3 +154,129 @@ def hold(handle: int, waiting: Callable[[], None] | None = None) -> bool:
             raise
         return False
     return True
+
+
+LOCK = ".lock"
+
+
+@contextmanager
+def alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold a trial's folder, after waiting for whoever holds it: two processes would write into each other's files.
+
+    The system ends the hold with the process, however that ends. Where it knows no such thing, there is none.
+    """
+    if sys.platform == "win32":  # pragma: no cover
+        yield
+        return
+    handle = _held(folder / LOCK, say)
+    try:
+        yield
+    finally:
+        try:
+            (folder / LOCK).unlink(missing_ok=True)
+        finally:
+            os.close(handle)
+
+
+def _held(path: Path, say: Callable[[str], None]) -> int:
+    while True:
+        handle = open_own(path, os.O_RDWR)
+        try:
+            waiting = partial(say, f"another process is at the trial in {path.parent}: waiting for it")
+            if not hold(handle, waiting) or _is(path, handle):
+                return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # the one before has removed it in the meantime
+
+
+def _is(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def held(folder: Path) -> bool:
+    """Whether a process is at the trial of a folder just now, as far as the system knows."""
+    if sys.platform == "win32" or not (folder / LOCK).is_file():
+        return False
+    import fcntl
+
+    handle = os.open(folder / LOCK, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Files under temporary names, of a process that was killed while it wrote them: those end in its number."""
+    return [path for path in folder.rglob(".*.*") if path.is_file() and path.suffix[1:].isdigit()]
+
+
+def clear_leftovers(folder: Path) -> None:
+    for path in leftovers(folder):
+        path.unlink(missing_ok=True)
+
+
+PAGE = re.escape(
+    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" '
+    "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src"
+).encode()
+PICTURE = rb'<svg style="background: #fff" color="#1a1f26" '
+MADE_BY = ("Software", "domainwise")  # in a PNG, behind its head
+PNG = rb"\x89PNG\r\n\x1a\n.{25}.{4}tEXtSoftware\x00domainwise"
+
+
+def check(path: Path, ours: bytes) -> None:
+    """Refuse to replace what is no plain file, or is one that does not begin as ours do: ``ours`` is a pattern."""
+    try:
+        if path.is_dir():
+            raise InputError(f'"{path}" is a folder: give the name of a file')
+        there = next((parent for parent in path.parents if parent.exists()), path.parent)
+        if there.exists() and not there.is_dir():
+            raise InputError(f'cannot write "{path}": "{there}" is no folder')
+        if not path.exists():
+            return
+        if not path.is_file():
+            raise InputError(f'"{path}" is a device or a pipe, and no file to replace: give another name')
+        with path.open("rb") as content:
+            start = content.read(1024)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    if start and not re.match(ours, start, re.DOTALL):
+        raise InputError(f'"{path}" holds something that was not made here: give another name, or remove it first')
+
+
+def put(path: Path, content: str | bytes, ours: bytes = b"") -> Path:
+    """Write a file; what was there before stays until all of it is. A link gives way and is not followed.
+
+    Without a pattern, whatever there is may be replaced: for files in a folder that is known to be ours.
+    """
+    check(path, ours)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with suppress(FileNotFoundError):
+                temporary.unlink()  # of a process before; a link that lies there is not followed
+            with temporary.open("xb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+            temporary.replace(path)
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    return path
+
+
+def _cannot_write(path: Path, error: OSError) -> InputError:
+    return InputError(f'cannot write "{path}": {error.strerror or error}. Give a place that can be written to')

@@ -1,11 +1,16 @@
-"""The cores and devices of this computer."""
+"""This computer: its cores, devices and versions, and how processes are started on it."""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
-from domainwise.arguments import is_whole
-from domainwise.errors import InputError
+import domainwise
+from domainwise.errors import InputError, is_whole
 
 CROWD = 256  # threads or processes that any machine bears; OpenMP ends a process that asks for a million
 
@@ -47,3 +52,70 @@ def bearable(what: str, count: int) -> int:
     if not is_whole(count) or not 1 <= count <= most:
         raise InputError(f"{what} must be a whole number from 1 up to {most} on this machine, got {count!r}")
     return int(count)
+
+
+ROOT = Path(__file__).parents[2]  # of a checkout: above src; where it is installed this is no checkout
+
+
+def commit(root: Path = ROOT) -> str | None:
+    """The one checked out, whatever was edited since; for a copy without history what DOMAINWISE_COMMIT says."""
+    if told := os.environ.get("DOMAINWISE_COMMIT", "").strip():
+        return told[:100]
+    with suppress(OSError, ValueError):
+        git = root / ".git"
+        if git.is_file():  # a work tree beside the main one says where its own are
+            git = root / git.read_text(encoding="utf-8").partition("gitdir:")[2].strip()
+        return _named((git / "HEAD").read_text(encoding="utf-8").strip(), git)
+    return None
+
+
+def _named(head: str, git: Path) -> str | None:
+    if not head.startswith("ref:"):
+        return _hash(head)
+    name, shared = head.removeprefix("ref:").strip(), git
+    if (git / "commondir").is_file():
+        shared = git / (git / "commondir").read_text(encoding="utf-8").strip()
+    for place in (git, shared):
+        if (place / name).is_file():
+            return _hash((place / name).read_text(encoding="utf-8").strip())
+    packed = (shared / "packed-refs").read_text(encoding="utf-8").splitlines()
+    return next((_hash(line.split()[0]) for line in packed if line.endswith(f" {name}")), None)
+
+
+def _hash(text: str) -> str | None:
+    return text if re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", text) else None
+
+
+COMMIT = commit()  # when this is imported: a checkout may be moved on while the code in memory stays
+
+
+def environment() -> dict[str, str]:
+    """Variables with which Python imports from where this process does, and never from the working directory.
+
+    A queue.py that lies there would stand in for Python's own. Where the user's own PYTHONPATH names that folder, they
+    want it; an empty entry, which means it too, is mostly one too many a colon.
+    """
+    wanted = {os.path.realpath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
+    here = ""
+    with suppress(OSError):  # it was removed
+        here = os.path.realpath(Path.cwd())
+    path = [entry for entry in sys.path if entry and (os.path.realpath(entry) != here or here in wanted)]
+    package = str(Path(domainwise.__file__).parents[1])
+    if package not in path:  # found by standing in its folder
+        path.append(package)
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(path)}
+
+
+@contextmanager
+def set_in(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables in the environment of this process, for what starts processes by itself."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

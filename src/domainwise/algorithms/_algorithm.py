@@ -12,13 +12,13 @@ from torch import Tensor
 
 from domainwise.algorithms._checks import check_batches, check_network
 from domainwise.algorithms._hyper import Hyper, Value, hyper
-from domainwise.data.splits import seed_hash
 from domainwise.errors import InputError, closest
 from domainwise.losses import Batch, cross_entropy
 from domainwise.meta.combine import constant
 from domainwise.meta.optimizer import MetaOptimizer
 from domainwise.meta.ranks import check_alone
 from domainwise.networks.network import Network
+from domainwise.seeds import seed_hash
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

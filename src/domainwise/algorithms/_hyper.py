@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.arguments import plain
-from domainwise.errors import InputError
+from domainwise.errors import InputError, plain
 
 Value = float | int | str | bool | None
 Draw = Callable[[np.random.RandomState], Value]

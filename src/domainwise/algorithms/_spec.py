@@ -14,8 +14,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from domainwise.algorithms._algorithm import Algorithm, hypers, make, written
-from domainwise.arguments import require
-from domainwise.errors import InputError, closest
+from domainwise.errors import InputError, closest, require
 from domainwise.experiment.separating import separated
 from domainwise.user_files import module_of, source_of
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from domainwise.algorithms import Algorithm, algorithm
-from domainwise.data.splits import seed_hash
 from domainwise.errors import InputError
 from domainwise.losses import Batch, joined
 from domainwise.networks.network import Network
+from domainwise.seeds import seed_hash
 
 
 @algorithm

@@ -14,13 +14,13 @@ from domainwise.acceleration.cuda_graph import Fast, prepare
 from domainwise.acceleration.precision import arithmetic_units
 from domainwise.data.batches.feed import EVALUATION_BATCH, Chosen, Inputs, Part
 from domainwise.data.domains import Domains
-from domainwise.data.splits import seed_hash
 from domainwise.errors import InputError
 from domainwise.experiment.settings import CHOICES
 from domainwise.experiment.trial import Trial
 from domainwise.losses import Batch
 from domainwise.networks.network import Network
 from domainwise.saved_models.saved import Model
+from domainwise.seeds import seed_hash
 from domainwise.training.loop import dealt
 
 

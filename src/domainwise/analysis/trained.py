@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from domainwise import integrity
 from domainwise.analysis.task import Task
 from domainwise.errors import InputError
+from domainwise.experiment import integrity
 from domainwise.experiment.trial import Trial
 from domainwise.saved_models.saved import CONFIG, read
 

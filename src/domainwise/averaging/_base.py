@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from domainwise.arguments import is_number, is_whole, plain
-from domainwise.errors import InputError
+from domainwise.errors import InputError, is_number, is_whole, plain
 
 State = dict[str, Any]  # {"scalars": what JSON can say, "tensors": {name: Tensor}}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.experiment.trial import Trial
-from domainwise.outputs import PICTURE, put
+from domainwise.files import PICTURE, put
 from domainwise.report.drawing.matplotlib_svg import as_file
 from domainwise.report.grid import label, ordered, target
 from domainwise.report.page import balance_curves as courses

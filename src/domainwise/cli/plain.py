@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TextIO
 
-from domainwise.legible import printed
+from domainwise.errors import printed
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from domainwise.cli.plain import console, plain_streams
-from domainwise.legible import legible, sentence
+from domainwise.errors import legible, sentence
 from domainwise.sweeps.status import describe
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.arguments import require
 from domainwise.data.arrays import Fixed, Images as Images, Labels as Labels, Ragged, Shapes
-from domainwise.errors import InputError, closest
+from domainwise.errors import InputError, closest, require
 
 
 @dataclass(frozen=True, eq=False, repr=False)

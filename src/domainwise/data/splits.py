@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import numpy.typing as npt
 
 from domainwise.data.arrays import FREE, HOLDOUT, MAIN, Fixed, Labels
+from domainwise.seeds import seed_hash
 
 Indices = npt.NDArray[np.int64]
-
-
-def seed_hash(*parts: object) -> int:
-    """A seed from anything, as DomainBed makes it, so that its splits and draws come out the same here."""
-    return int(hashlib.md5(str(parts).encode(), usedforsecurity=False).hexdigest(), 16) % 2**31
 
 
 def split(

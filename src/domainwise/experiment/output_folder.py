@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from domainwise import integrity
 from domainwise._version import __version__
 from domainwise.errors import InputError, warn
+from domainwise.experiment import integrity
 from domainwise.experiment.faults import FULL, NOT_THE_TRIALS_FAULT
 from domainwise.experiment.records import Journal, publish
 from domainwise.experiment.results import DAMAGED, homes, result_in, trial_in

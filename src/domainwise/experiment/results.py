@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from domainwise import integrity
 from domainwise.errors import warn
-from domainwise.experiment import records
+from domainwise.experiment import integrity, records
 from domainwise.experiment.plausible import are_counts, is_number, is_record, is_share, is_whole
 from domainwise.experiment.trial import SEARCHED, Trial
 
@@ -110,7 +109,7 @@ def warn_of_no_hashes(unsealed: int, trials: int) -> None:
 
 
 def outcome(home: Path, *, files: bool = False) -> Outcome:
-    """Read what came of a trial; :class:`~domainwise.integrity.Damaged` where it is not known which trial it is."""
+    """Read the result of a trial; raises ``Damaged`` where it is not known which trial it is."""
     trial = trial_in(home)
     return Outcome(trial, result_in(home, files=files), home)
 

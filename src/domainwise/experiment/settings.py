@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from domainwise.arguments import is_number, is_whole, plain, require
-from domainwise.errors import InputError, closest
+from domainwise.errors import InputError, closest, is_number, is_whole, plain, require
 
 
 @dataclass(frozen=True)

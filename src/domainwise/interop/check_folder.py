@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from domainwise import integrity
-from domainwise.alone import LOCK, held, leftovers
-from domainwise.arguments import typed
 from domainwise.data.decoded import array_files as storage, cache_entries as shelf
-from domainwise.errors import InputError
+from domainwise.errors import InputError, typed
+from domainwise.experiment import integrity
 from domainwise.experiment.output_folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
 from domainwise.experiment.records import Journal
 from domainwise.experiment.results import DAMAGED, READ, homes, result_in, trial_in, warn_of_no_hashes
+from domainwise.files import LOCK, held, leftovers
 from domainwise.report.page import balance, surfaces
 from domainwise.saved_models.saved import CONFIG, read as weights_of
 from domainwise.sweeps import claims

@@ -14,8 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from domainwise.arguments import typed
-from domainwise.errors import InputError
+from domainwise.errors import InputError, typed
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from domainwise.arguments import is_number, is_whole, require
-from domainwise.errors import InputError, warn
+from domainwise.errors import InputError, is_number, is_whole, require, warn
 from domainwise.meta.combine import MAKERS, Weighted
 
 NO_FP16 = (

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from domainwise.arguments import require
-from domainwise.errors import InputError, closest
+from domainwise.errors import InputError, closest, require
 from domainwise.user_files import module_of, source_of
 
 OWN = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from domainwise.outputs import put
+from domainwise.files import put
 from domainwise.report.drawing.matplotlib_svg import Panel, as_file
 
 

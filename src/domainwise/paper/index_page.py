@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from domainwise.outputs import put
+from domainwise.files import put
 from domainwise.paper.registry import NAMES
 
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from domainwise.errors import InputError, closest
+from domainwise.errors import InputError, closest, csv_row
 from domainwise.experiment.results import Outcome
-from domainwise.legible import csv_row
-from domainwise.outputs import put
+from domainwise.files import put
 from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.comparison import Section, checkpoints, difference, table
 from domainwise.paper.remarks import remarks

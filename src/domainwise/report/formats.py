@@ -9,7 +9,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
-from domainwise.legible import csv_row, legible
+from domainwise.errors import csv_row, legible
 
 if TYPE_CHECKING:
     import rich.table

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from domainwise.arguments import typed
-from domainwise.errors import InputError
+from domainwise.errors import InputError, typed
 from domainwise.experiment.results import Outcome, listing, told_apart, variants, warn_of_damage
 
 if TYPE_CHECKING:

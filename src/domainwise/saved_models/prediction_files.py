@@ -12,8 +12,8 @@ from pathlib import Path
 from unicodedata import normalize
 
 from domainwise.data.sources.listing import quoted
+from domainwise.errors import csv_row, defused, legible
 from domainwise.experiment.records import finite
-from domainwise.legible import csv_row, defused, legible
 from domainwise.saved_models.predict import Prediction
 
 COLUMNS = ("file", "class", "probability", "problem")

@@ -14,11 +14,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from domainwise import integrity
 from domainwise.algorithms import Algorithm, Spec
-from domainwise.arguments import require, typed
 from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
-from domainwise.errors import InputError, warn
+from domainwise.errors import InputError, require, typed, warn
+from domainwise.experiment import integrity
 from domainwise.experiment.records import publish
 from domainwise.experiment.trial import Trial
 from domainwise.files import made, sync

@@ -10,9 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from domainwise import integrity
-from domainwise.arguments import typed
-from domainwise.errors import InputError, warn
+from domainwise.errors import InputError, typed, warn
+from domainwise.experiment import integrity
 from domainwise.experiment.output_folder import is_ours, serves
 from domainwise.experiment.records import Journal, Record, averages
 from domainwise.experiment.results import DAMAGED, homes, result_in, trial_in

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from domainwise.experiment.trial import Trial
-from domainwise.safe import environment
+from domainwise.machine import environment
 from domainwise.sweeps.shared_gpu import AT_MOST, Many
 from domainwise.training.run_options import How
 

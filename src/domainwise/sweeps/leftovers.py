@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from domainwise.alone import LOCK, alone, clear_leftovers
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import ended
 from domainwise.experiment.records import Journal
-from domainwise.files import exists, names_in
+from domainwise.files import LOCK, alone, clear_leftovers, exists, names_in
 from domainwise.sweeps.claims import at_work
 from domainwise.training.checkpoints import remove, saved, unfinished
 

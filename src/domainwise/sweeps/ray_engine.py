@@ -24,7 +24,7 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError, warn
 from domainwise.experiment.output_folder import is_ours
 from domainwise.experiment.trial import Trial
-from domainwise.safe import environment, set_in
+from domainwise.machine import environment, set_in
 from domainwise.saved_models.keep import Keep
 from domainwise.sweeps.claims import Claims
 from domainwise.sweeps.engine import run_shared

@@ -12,8 +12,8 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
-from domainwise import integrity
 from domainwise.errors import InputError, warn
+from domainwise.experiment import integrity
 from domainwise.experiment.output_folder import is_ours, serves
 from domainwise.experiment.records import publish
 from domainwise.experiment.results import DAMAGED, Outcome, listing

@@ -8,11 +8,10 @@ from statistics import fmean
 
 from torch import Tensor
 
-from domainwise.arguments import typed
 from domainwise.averaging import average_models, greedy
 from domainwise.data.batches.feed import Inputs
 from domainwise.data.domains import Domains
-from domainwise.errors import InputError
+from domainwise.errors import InputError, typed
 from domainwise.experiment.trial import Trial
 from domainwise.saved_models.evaluation import evaluate
 from domainwise.saved_models.saved import Model, load

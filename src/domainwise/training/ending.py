@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from domainwise.experiment.integrity import Damaged, digest, read, sealed
 from domainwise.experiment.metrics import measures, tested, worst
 from domainwise.experiment.output_folder import served
 from domainwise.experiment.records import Record, averaged, publish_once
@@ -17,7 +18,6 @@ from domainwise.experiment.results import READ
 from domainwise.experiment.selection import selected, summary
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, made, names_in
-from domainwise.integrity import Damaged, digest, read, sealed
 from domainwise.saved_models.saved import CONFIG, WEIGHTS
 from domainwise.training.resume import versions_and_commit
 

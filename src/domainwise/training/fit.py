@@ -13,16 +13,15 @@ import torch
 
 from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
-from domainwise.arguments import typed
 from domainwise.averaging import canonical
 from domainwise.data.domains import Domains
-from domainwise.errors import InputError
+from domainwise.errors import InputError, typed
+from domainwise.experiment.integrity import Damaged, Unreadable
 from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file
 from domainwise.experiment.results import trial_in
 from domainwise.experiment.settings import Settings, resolve, together, whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, unchanged
-from domainwise.integrity import Damaged, Unreadable
 from domainwise.machine import bearable, device_named
 from domainwise.saved_models.keep import spread
 from domainwise.saved_models.saved import CONFIG, Model, loaded

@@ -21,7 +21,7 @@ from domainwise.algorithms import Algorithm
 from domainwise.averaging import Averages, refresh_batch_norm, swapped_in
 from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
 from domainwise.data.domains import Domain, Domains
-from domainwise.data.splits import seed_hash, split
+from domainwise.data.splits import split
 from domainwise.errors import InputError
 from domainwise.experiment.records import Record
 from domainwise.experiment.trial import Trial
@@ -29,6 +29,7 @@ from domainwise.networks.network import Network
 from domainwise.saved_models.evaluation import Evaluation, begin
 from domainwise.saved_models.keep import Keeper
 from domainwise.saved_models.saved import algorithm_of, network_of, normalisation
+from domainwise.seeds import seed_hash
 from domainwise.training.checkpoints import Checkpoints, Stateful
 from domainwise.training.loss_log import Losses
 

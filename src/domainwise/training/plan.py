@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.algorithms import Spec, hypers, resolved
-from domainwise.arguments import is_whole, plain
 from domainwise.data.domains import Domains
-from domainwise.errors import InputError
+from domainwise.errors import InputError, is_whole, plain
 from domainwise.experiment.settings import PRESETS, Settings, of_algorithm
 from domainwise.experiment.trial import SEARCHED, Trial
 from domainwise.networks.network import check_name, network_source

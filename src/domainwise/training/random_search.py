@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from domainwise.algorithms import Spec, choice, hypers, log10
-from domainwise.data.splits import seed_hash
 from domainwise.experiment.settings import ALGORITHMS, SMALL, Settings
+from domainwise.seeds import seed_hash
 
 
 def drawn(spec: Spec, settings: Settings, number: int, seed: int, benchmark: str = "") -> dict[str, Any]:

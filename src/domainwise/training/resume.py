@@ -14,9 +14,9 @@ import numpy
 import torch
 
 from domainwise._version import __version__
-from domainwise.commit import COMMIT
 from domainwise.experiment.records import Journal
 from domainwise.experiment.trial import Trial
+from domainwise.machine import COMMIT
 from domainwise.saved_models.keep import Keeper
 from domainwise.training.checkpoints import Checkpoints
 

@@ -14,17 +14,16 @@ import torch
 
 from domainwise.acceleration.cuda_graph import Fast
 from domainwise.acceleration.device_lock import on_device
-from domainwise.alone import alone, clear_leftovers
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.faults import of_the_machine, sentence
+from domainwise.experiment.integrity import Damaged, Unreadable, read, sealed
 from domainwise.experiment.output_folder import serves
 from domainwise.experiment.records import Journal, publish, publish_once
 from domainwise.experiment.results import DAMAGED, result_in
 from domainwise.experiment.selection import validation
 from domainwise.experiment.trial import Trial
-from domainwise.files import exists, fresh, made, without_links
-from domainwise.integrity import Damaged, Unreadable, read, sealed
+from domainwise.files import alone, clear_leftovers, exists, fresh, made, without_links
 from domainwise.meta.ranks import check_alone
 from domainwise.saved_models.keep import Keep, Keeper
 from domainwise.sweeps.leftovers import clear

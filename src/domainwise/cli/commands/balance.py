@@ -45,7 +45,7 @@ def balance(
     from domainwise.cli.open_model import trained, trial_of
     from domainwise.cli.pace import pace
     from domainwise.errors import InputError
-    from domainwise.outputs import PICTURE, check
+    from domainwise.files import PICTURE, check
 
     if output and not along:
         raise InputError("the picture is of balance along training: add --along, or leave out -o")
@@ -81,7 +81,7 @@ def _measured(
 ) -> Iterator[tuple[Path, Trial, dict[str, Any]]]:
     from domainwise.analysis.along import balance_along
     from domainwise.analysis.balance import balance
-    from domainwise.integrity import Damaged
+    from domainwise.experiment.integrity import Damaged
 
     models = [_models(folder, along) for folder, _ in trials]
     total, done = sum(len(every) + (best is not None) for best, every in models), 0
@@ -133,8 +133,8 @@ def _models(folder: Path, along: bool) -> tuple[Path | None, dict[int, Path]]:
 def _chosen(run: str, algorithms: str | None) -> list[tuple[Path, Trial]]:
     from domainwise.cli.commands.show import trials_named
     from domainwise.errors import InputError
+    from domainwise.experiment.integrity import Damaged
     from domainwise.experiment.results import trial_in
-    from domainwise.integrity import Damaged
     from domainwise.saved_models.saved import CONFIG, described
 
     if (Path(run) / CONFIG).is_file():  # one model: a snapshot, an average

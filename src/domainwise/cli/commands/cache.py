@@ -22,7 +22,7 @@ def list_entries(cache: o.Cache = None) -> None:
     from domainwise.acceleration import compile_cache as compiled
     from domainwise.data.decoded.cache import cache_folder
     from domainwise.data.decoded.cache_entries import entries, gigabytes
-    from domainwise.legible import legible
+    from domainwise.errors import legible
 
     folder = cache_folder(cache)
     found = entries(folder)

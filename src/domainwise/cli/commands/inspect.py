@@ -72,7 +72,7 @@ def _print(survey: Survey, screen: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from domainwise.legible import legible
+    from domainwise.errors import legible
 
     table = Table("class", box=None, padding=(0, 2))
     for domain in survey.domains:

@@ -86,7 +86,7 @@ def _form(output: Path | None, format: PredictionFormat | None) -> str:
     """As the file is named; printed, as asked for. A file that is there stays, unless it holds predictions."""
     from domainwise.data.sources.folders import looking
     from domainwise.errors import InputError
-    from domainwise.outputs import check
+    from domainwise.files import check
     from domainwise.saved_models.prediction_files import BEGINNING
 
     if output is None:

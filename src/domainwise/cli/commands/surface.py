@@ -52,7 +52,7 @@ def surface(
     from domainwise.cli.open_model import trained, trial_of
     from domainwise.cli.pace import pace
     from domainwise.errors import InputError
-    from domainwise.outputs import PICTURE, check, put
+    from domainwise.files import PICTURE, check, put
     from domainwise.report.drawing.matplotlib_svg import as_file
     from domainwise.report.page.surfaces import picture
 

@@ -17,8 +17,9 @@ from torch import Tensor
 from domainwise.data.arrays import Images, Labels
 from domainwise.data.batches.augment import Augmentation, Pixels, augmentation
 from domainwise.data.domains import Domain, Domains
-from domainwise.data.splits import Indices, seed_hash
+from domainwise.data.splits import Indices
 from domainwise.losses import Batch
+from domainwise.seeds import seed_hash
 
 EVALUATION_BATCH = 256
 

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from domainwise.data.arrays import Ragged, starts
 from domainwise.data.decoded.blocks import MEMORY, Blocks, changed, state_of, trust, trusted
 from domainwise.data.domains import Domain, Domains
-from domainwise.files import exists
-from domainwise.integrity import checksum
+from domainwise.files import checksum, exists
 
 FORMAT = 1
 ABOUT = "about.json"

@@ -14,9 +14,8 @@ from domainwise.data.arrays import Images
 from domainwise.data.decoded.image import ImageError, content_of, pillow_warnings, rgb
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
-from domainwise.errors import InputError
-from domainwise.legible import legible
-from domainwise.outputs import MADE_BY, PNG, check, put
+from domainwise.errors import InputError, legible
+from domainwise.files import MADE_BY, PNG, check, put
 
 THUMB, GAP, LABELS, HEADER = 64, 4, 130, 24
 PER_CELL = 4  # two by two

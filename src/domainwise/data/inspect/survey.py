@@ -16,7 +16,7 @@ from domainwise.data.decoded.parallel import side_by_side
 from domainwise.data.domains import Domains
 from domainwise.data.sources.benchmarks import BENCHMARKS, Benchmark, difference_of, recognised
 from domainwise.data.sources.listing import File, Listing
-from domainwise.legible import legible
+from domainwise.errors import legible
 
 
 @dataclass(frozen=True)

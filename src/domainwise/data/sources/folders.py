@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from domainwise.arguments import typed
 from domainwise.data.decoded.decode_all import Progress
 from domainwise.data.decoded.image import SUFFIXES
 from domainwise.data.decoded.in_memory import into_memory
 from domainwise.data.decoded.sizes import Sizes
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import File, Listing, listed, quoted
-from domainwise.errors import InputError, warn
+from domainwise.errors import InputError, typed, warn
 
 LAYOUT = f"images ({', '.join(SUFFIXES)}) must lie in DIR/<domain>/<class>/"
 

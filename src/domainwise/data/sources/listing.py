@@ -13,8 +13,7 @@ import numpy as np
 
 from domainwise.data.arrays import FREE, Fixed, Labels
 from domainwise.data.domains import Domain, Domains
-from domainwise.errors import InputError
-from domainwise.legible import legible
+from domainwise.errors import InputError, legible
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from domainwise.arguments import require
 from domainwise.data.domains import Domains
-from domainwise.errors import InputError, closest, warn
+from domainwise.errors import InputError, closest, require, warn
 
 WHAT = "give a folder of domain folders, a manifest (.csv, .tsv, .json), a benchmark as in pacs=DIR, or digits"
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError
+from domainwise.experiment.integrity import digest, sealed
 from domainwise.experiment.output_folder import is_ours, marked, publish_mark, refuse_file
 from domainwise.experiment.records import append, publish
 from domainwise.experiment.selection import by_validation, summary
 from domainwise.experiment.trial import Trial
-from domainwise.integrity import digest, sealed
 from domainwise.interop.domainbed.read import Imported, Sweep
 
 

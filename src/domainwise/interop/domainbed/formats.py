@@ -7,9 +7,9 @@ import io
 import json
 from collections.abc import Callable, Sequence
 
+from domainwise.errors import csv_row, legible
 from domainwise.experiment.selection import rule
 from domainwise.interop.domainbed.tables import Cell, Table
-from domainwise.legible import csv_row, legible
 from domainwise.report.formats import in_latex, one_line
 
 ERROR = "± is DomainBed's: the population standard deviation over the root of the number of trials."

@@ -11,8 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from domainwise.errors import warn
+from domainwise.experiment.integrity import Damaged, read, sealed
 from domainwise.experiment.records import publish
-from domainwise.integrity import Damaged, read, sealed
 from domainwise.report.drawing.matplotlib_svg import Panel
 from domainwise.report.grid import Grid, accuracy
 from domainwise.report.page import balance_curves as courses

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from domainwise import integrity
 from domainwise.errors import warn
+from domainwise.experiment import integrity
 from domainwise.experiment.metrics import whole
 from domainwise.experiment.results import Outcome
 from domainwise.report.grid import Grid, accuracy

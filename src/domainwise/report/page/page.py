@@ -10,7 +10,7 @@ from typing import Any
 
 from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome
-from domainwise.outputs import PAGE, check, put
+from domainwise.files import PAGE, check, put
 from domainwise.report.grid import Grid, arrange, most_seeds, sample
 from domainwise.report.page import balance, calibration, classes, facts, figures, turning
 from domainwise.report.page.class_counts import class_names, tallies

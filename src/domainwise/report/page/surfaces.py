@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainwise.errors import warn
+from domainwise.experiment.integrity import Damaged, read, sealed
 from domainwise.experiment.records import publish
-from domainwise.integrity import Damaged, read, sealed
 from domainwise.report.drawing.matplotlib_svg import COLOURS, INK, Panel, panel
 from domainwise.report.grid import Grid
 

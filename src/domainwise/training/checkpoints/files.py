@@ -14,8 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from domainwise.errors import InputError
-from domainwise.files import names_in, sha256, sync
-from domainwise.integrity import checksum
+from domainwise.files import checksum, names_in, sha256, sync
 from domainwise.networks.weight_files import load_tensors, save_tensors
 from domainwise.training.checkpoints.serialise import flatten, unflatten
 

@@ -19,7 +19,7 @@ from PIL import Image
 import domainwise as dw
 from domainwise import InputError
 from domainwise.data.sources.digits import digits
-from domainwise.integrity import sealed
+from domainwise.experiment.integrity import sealed
 from domainwise.saved_models.trust import Code
 
 Command = Callable[..., tuple[int, str, str]]

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from domainwise.data.domains import Domains
+from domainwise.experiment.integrity import digest, sealed
 from domainwise.experiment.output_folder import opened
 from domainwise.experiment.trial import Trial
-from domainwise.integrity import digest, sealed
 
 
 def finished(folder: Path, data: Domains, trials: list[Trial]) -> Path:

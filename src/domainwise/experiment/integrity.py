@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from uuid import uuid4
 
 from domainwise.errors import InputError
 from domainwise.experiment.records import finite
-from domainwise.files import NoFile, content_of, is_strange, sha256
+from domainwise.files import NoFile, checksum, content_of, is_strange, sha256
 
 CHECKSUM = "checksum"
 
@@ -32,10 +31,6 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
     """The same with a checksum of it, as :func:`read` expects it."""
     plain: dict[str, Any] = finite(dict(content))
     return {**plain, CHECKSUM: checksum(plain)}
-
-
-def checksum(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def read(path: Path) -> dict[str, Any]:

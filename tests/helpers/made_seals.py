@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from domainwise.experiment.integrity import digest, sealed
 from domainwise.experiment.records import publish
 from domainwise.experiment.results import READ
-from domainwise.integrity import digest, sealed
 
 
 def reseal(home: Path, **changed: Any) -> None:

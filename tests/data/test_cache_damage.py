@@ -17,7 +17,7 @@ from domainwise.data.decoded import array_files as storage, blocks
 from domainwise.data.decoded.cache_entries import clear, damage, entries
 from domainwise.data.sources.open import open_data
 from domainwise.errors import InputError
-from domainwise.integrity import checksum
+from domainwise.experiment.integrity import checksum
 from domainwise.interop.check_folder import check
 
 __all__ = ["cache", "root"]  # fixtures

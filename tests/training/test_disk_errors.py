@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 from made_trials import DATA, Killed, die, remains, run, trial
 
-from domainwise import InputError, alone as locks, compare, files, fit, integrity
+from domainwise import InputError, compare, files, files as locks, fit
 from domainwise.algorithms import parse
+from domainwise.experiment import integrity
 from domainwise.experiment.settings import resolve
 from domainwise.sweeps import claims
 from domainwise.training.checkpoints import saved

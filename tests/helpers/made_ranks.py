@@ -452,7 +452,7 @@ def case_trials(rank: int) -> str:
 
 def program(start: str) -> str:
     """The one of the docs that starts so."""
-    page = (Path(__file__).parents[1] / "docs" / "own-loop.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "own-loop.md").read_text(encoding="utf-8")
     (found,) = re.findall(rf"^```py\n({re.escape(start)}.*?)^```", page, re.DOTALL | re.MULTILINE)
     return str(found)
 

@@ -16,8 +16,8 @@ from safetensors.torch import load_file, save_file
 import domainwise as dw
 from domainwise.api import Results
 from domainwise.errors import Note
+from domainwise.experiment.integrity import Damaged, Unreadable, read, sealed
 from domainwise.experiment.results import listing, outcomes
-from domainwise.integrity import Damaged, Unreadable, read, sealed
 
 DATA = stripes()
 

@@ -153,7 +153,7 @@ def test_what_diverged_is_not_exported_and_nothing_is_overwritten(ours: Study, t
 
 def test_domainbeds_tools_give_our_numbers_where_a_trial_may_not_stop_at_every_evaluation(tmp_path: Path) -> None:
     """PACS, evaluated every 100 updates and selected on every 300th."""
-    found = Results.open(Path(__file__).parents[1] / "results" / "pacs").outcomes
+    found = Results.open(Path(__file__).parents[2] / "results" / "pacs").outcomes
     folders = export([one for one in found if not one.averaged], tmp_path / "theirs")
     theirs = table(tables(read(tmp_path / "theirs")), "validation", "PACS")
     assert {name: cells[-1].text() for name, cells in theirs.rows.items()} == {

@@ -10,8 +10,8 @@ import pytest
 from made_data import image_folder, stripes
 
 import domainwise as dw
-from domainwise.alone import alone
 from domainwise.data.sources.open import open_data
+from domainwise.files import alone
 
 DATA = stripes()
 Command = Callable[..., tuple[int, str, str]]

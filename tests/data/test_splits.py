@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from domainwise.data.arrays import FREE, HOLDOUT, MAIN
-from domainwise.data.splits import seed_hash, split
+from domainwise.data.splits import split
+from domainwise.seeds import seed_hash
 
 # position of the domain: (images, first of the main part, first of the hold-out), as DomainBed splits PACS with seed 0
 PACS = {

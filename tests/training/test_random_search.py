@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from domainwise.algorithms import Spec, create, draw, names, parse
-from domainwise.data.splits import seed_hash
 from domainwise.experiment.settings import resolve
+from domainwise.seeds import seed_hash
 from domainwise.training.random_search import drawn
 
 PACS = resolve("domainbed", benchmark="pacs")

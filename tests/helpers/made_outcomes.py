@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.experiment import records, selection as select
+from domainwise.experiment.integrity import digest, sealed
 from domainwise.experiment.results import Outcome, outcomes
 from domainwise.experiment.trial import Trial
-from domainwise.integrity import digest, sealed
 
 ANGLES = ("0", "15", "30", "75")
 

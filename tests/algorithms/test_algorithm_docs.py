@@ -7,7 +7,7 @@ from pathlib import Path
 
 from domainwise.algorithms import names
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_table_of_algorithms_is_the_one_the_code_makes() -> None:

@@ -14,10 +14,10 @@ import torch
 from made_data import image_folder, stripes
 
 import domainwise as dw
-from domainwise.alone import clear_leftovers
 from domainwise.experiment import records
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
+from domainwise.files import clear_leftovers
 from domainwise.training.fit import fitting
 
 DATA = stripes("abc")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from domainwise import InputError, Network
 from domainwise.algorithms import choice, create, draw, hypers, log10, parse, uniform, whole
-from domainwise.data.splits import seed_hash
+from domainwise.seeds import seed_hash
 
 # name: hyperparameter: default, draw, the name DomainBed seeds the draw with
 PUBLISHED = {

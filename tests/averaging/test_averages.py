@@ -11,12 +11,12 @@ import torch
 from made_data import stripes
 
 import domainwise as dw
-from domainwise import InputError, integrity
+from domainwise import InputError
 from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
 from domainwise.averaging import averagers, canonical
 from domainwise.data.batches.feed import Feed
-from domainwise.experiment import records
+from domainwise.experiment import integrity, records
 from domainwise.experiment.records import Record
 from domainwise.experiment.results import trial_in
 from domainwise.experiment.settings import resolve
