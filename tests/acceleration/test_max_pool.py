@@ -162,7 +162,7 @@ def test_looking_at_a_network_teaches_it_nothing() -> None:
 INTERPRETED = """
 import torch
 from made_pooling import SHAPES, made
-from domainwise import kernels
+from domainwise.acceleration import max_pool_kernels as kernels
 from domainwise.acceleration.max_pool import max_pool, max_pool_gradient
 for shape in SHAPES:
     for dtype, kernels.NARROW in ((torch.float32, 2**30), (torch.bfloat16, 2**30), (torch.float32, 0)):
@@ -184,8 +184,8 @@ print("alike")
 def test_the_kernels_do_the_same() -> None:
     """Interpreted, for want of a GPU; on one, test_gpu.py runs them."""
     pytest.importorskip("triton")
-    here = Path(__file__).parent
-    paths = os.pathsep.join([str(here), str(here.parent / "src"), os.environ.get("PYTHONPATH", "")])
+    tests = Path(__file__).parents[1]
+    paths = os.pathsep.join([str(tests / "helpers"), str(tests.parent / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths}
     done = subprocess.run([sys.executable, "-c", INTERPRETED], env=environment, capture_output=True, text=True)
     assert done.stdout == "alike\n", done.stderr

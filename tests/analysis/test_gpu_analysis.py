@@ -10,7 +10,6 @@ import torch
 from made_data import stripes
 from torch._dynamo.utils import counters
 
-from domainwise.acceleration import tracing
 from domainwise.analysis.balance import balance
 from domainwise.analysis.loss_surface import on_plane, surface, walk
 from domainwise.analysis.parameters import place
@@ -39,7 +38,6 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Open:
 @pytest.fixture(autouse=True)
 def nothing_compiled_before() -> None:
     torch.compiler.reset()
-    tracing._compiled.clear()
     counters.clear()
 
 

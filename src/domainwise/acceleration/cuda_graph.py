@@ -18,9 +18,7 @@ from domainwise.acceleration.fold_batch_norm import folds
 from domainwise.acceleration.max_pool import pools
 from domainwise.acceleration.recorders import Recorder
 from domainwise.acceleration.recording import Captured, Say
-from domainwise.acceleration.residual import residuals
 from domainwise.acceleration.rewrite import let_watch, replace, wiring
-from domainwise.acceleration.tracing import compile_in_place
 from domainwise.algorithms import Algorithm
 from domainwise.networks.network import Network
 
@@ -71,14 +69,14 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
         example = torch.randn_like(example, memory_format=torch.channels_last)
         _rewire(net.featurizer, example, on_blocks=net.low_precision)
         keep_compiled()
-        compile_in_place(net.featurizer, fast.options)
+        net.featurizer.compile(dynamic=False, options=fast.options)
 
 
 def _rewire(featurizer: nn.Module, example: Tensor, *, on_blocks: bool) -> None:
     """The same function of the same parameters in fewer passes; what cannot be changed stays."""
     wired = wiring(featurizer, example)
     folding = folds(wired)
-    parts = [folding, pools(wired), stems(wired, folding) if on_blocks else {}, residuals(featurizer, wired, folding)]
+    parts = [folding, pools(wired), stems(wired, folding) if on_blocks else {}]
     for forwards in (*reversed([*accumulate(parts, operator.or_)]), parts[1]):
         if replace(featurizer, example, forwards):
             break

@@ -16,7 +16,6 @@ from domainwise.acceleration.cuda_graph import Fast, Update, prepare, updater
 from domainwise.acceleration.device_lock import in_turn
 from domainwise.acceleration.precision import arithmetic_units
 from domainwise.acceleration.recording import Captured
-from domainwise.acceleration.warmup import waking
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import Averages, refresh_batch_norm, swapped_in
 from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
@@ -118,9 +117,7 @@ def set_up(
         return net, update
 
     sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
-    asked = [part for part in sources if part.domain.originals is None]  # originals are cropped on the host
-    with waking(device, compiles=fast.compiles(device), bring=lambda: [part.images for part in asked]):
-        net, update = in_turn(made)
+    net, update = in_turn(made)
     scale = normalisation(net, data.shape[-1])
     inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
