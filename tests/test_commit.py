@@ -10,10 +10,10 @@ from shutil import which
 import pytest
 from made_data import stripes
 
+from domainwise import machine
 from domainwise.algorithms import parse
 from domainwise.experiment.settings import resolve
 from domainwise.machine import commit
-from domainwise.training import resume as resuming
 from domainwise.training.plan import plan
 from domainwise.training.run_trial import execute
 
@@ -88,14 +88,14 @@ def test_a_result_has_it_and_going_on_with_another_says_nothing(tmp_path: Path, 
         if event.get("step") == 5:
             raise Killed
 
-    monkeypatch.setattr(resuming, "COMMIT", OTHER)
+    monkeypatch.setattr(machine, "COMMIT", OTHER)
     with pytest.raises(Killed):
         execute(one, stripes(), tmp_path, checkpoint_every=1, watch=watch)
     said: list[object] = []
-    monkeypatch.setattr(resuming, "COMMIT", HASH)
+    monkeypatch.setattr(machine, "COMMIT", HASH)
     execute(one, stripes(), tmp_path, watch=lambda _, event: said.append(event.get("note")))
     assert [note for note in said if note] == ["resumes at step 4"]
     assert json.loads((tmp_path / "result.json").read_text())["versions"]["commit"] == HASH
-    monkeypatch.setattr(resuming, "COMMIT", None)
+    monkeypatch.setattr(machine, "COMMIT", None)
     execute(one, stripes(), tmp_path / "other")
     assert "commit" not in json.loads((tmp_path / "other" / "result.json").read_text())["versions"]

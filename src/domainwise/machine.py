@@ -1,15 +1,19 @@
-"""This computer: its cores, devices and versions, and how processes are started on it."""
+"""Know this computer: cores, memory, disk, devices and versions; sizes and durations in words; safe processes."""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import domainwise
+from domainwise._version import __version__
 from domainwise.errors import InputError, is_whole
 
 CROWD = 256  # threads or processes that any machine bears; OpenMP ends a process that asks for a million
@@ -17,6 +21,69 @@ CROWD = 256  # threads or processes that any machine bears; OpenMP ends a proces
 
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads_for(network: str) -> int:
+    """Return how many threads train a network best: one where it is so small that several would mostly wait."""
+    return 1 if network in ("small", "mnist") else cores()
+
+
+def processes_for(device: str, threads: int) -> int:
+    """Return how many trials run side by side, one on a GPU, and on a CPU as many as its cores allow."""
+    return max(1, cores() // threads) if device == "cpu" else 1
+
+
+def memory() -> float:
+    """Return the bytes of memory that this machine has; infinity where it does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # pragma: no cover
+        return float("inf")
+
+
+def free_disk(folder: Path) -> int:
+    """Return the free bytes on the disk that a folder is on, or will be once it is made."""
+    there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    return shutil.disk_usage(there).free
+
+
+def human_size(count: float) -> str:
+    """Write a number of bytes as a person reads it: "0.2 MB", "94.1 MB", "1.5 GB"."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
+
+
+def human_duration(seconds: float) -> str:
+    """Write a time as a person reads it, with two digits or so: "3.2 s", "116 s", "14 min", "2.5 h"."""
+    unit, size = next(((unit, size) for unit, size in (("h", 3600), ("min", 60)) if seconds >= 2 * size), ("s", 1))
+    amount = seconds / size
+    return f"{amount:.0f} {unit}" if amount >= 10 else f"{round(amount, 1):g} {unit}"
+
+
+@cache
+def processor() -> str:
+    """Return the name of the processor, where the system tells; other processors round differently."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text(encoding="utf-8", errors="replace").splitlines() if about.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of all that numbers depend on."""
+    import numpy
+    import torch
+
+    return {
+        "domainwise": __version__,
+        "torch": str(torch.__version__),
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def versions_and_commit() -> dict[str, str]:
+    """Return the versions behind a result. A checkpoint goes without the commit: most of them change no number."""
+    return {**versions(), **({"commit": COMMIT} if COMMIT else {})}
 
 
 def device_named(text: str, *, elsewhere: bool = False) -> str:

@@ -14,6 +14,7 @@ from domainwise.acceleration.cuda_graph import Fast, prepare
 from domainwise.acceleration.precision import arithmetic_units
 from domainwise.data.batches.feed import EVALUATION_BATCH, Chosen, Inputs, Part
 from domainwise.data.domains import Domains
+from domainwise.data.splits import split_domain
 from domainwise.errors import InputError
 from domainwise.experiment.settings import CHOICES
 from domainwise.experiment.trial import Trial
@@ -21,7 +22,6 @@ from domainwise.losses import Batch
 from domainwise.networks.network import Network
 from domainwise.saved_models.saved import Model
 from domainwise.seeds import seed_hash
-from domainwise.training.loop import dealt
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +71,10 @@ def task(model: Model, data: Domains, most: int = 1000, *, precision: str | None
     if precision not in CHOICES["precision"]:
         raise InputError(f'the precision must be {", ".join(CHOICES["precision"])}, got "{precision}"')
     inputs = Inputs("none", trial.input_size, model.config["mean"], model.config["std"])
-    parts = {domain.name: dealt(trial, domain, i, str(device))[0] for i, domain in enumerate(data)}
-    domains = {name: _whole(part, inputs, most, precision) for name, part in parts.items()}
+    domains = {}
+    for i, domain in enumerate(data):
+        main, _ = split_domain(domain, i, trial.holdout, trial.seed)
+        domains[domain.name] = _whole(Part(domain, main, str(device)), inputs, most, precision)
     net = model.algorithm.net.eval()
     shape = (data.shape[-1], trial.input_size, trial.input_size)
     prepare(net, shape, precision=precision, fast=Fast(compile=False))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -17,11 +15,11 @@ from domainwise.acceleration.cuda_graph import Fast
 from domainwise.api import Comparison, Results
 from domainwise.cli.live_report import Refreshing
 from domainwise.cli.option_groups import Beside, Cluster, Machine, Many
-from domainwise.cli.progress import display, lasting
+from domainwise.cli.progress import display
 from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome, outcomes
 from domainwise.experiment.trial import Trial
-from domainwise.machine import cores, device_named
+from domainwise.machine import device_named, free_disk, human_duration, human_size, processes_for, threads_for
 from domainwise.sweeps.disk_space import disk_needed
 from domainwise.sweeps.engine import Engine, Runs
 from domainwise.sweeps.shared_gpu import Many as AtOnce
@@ -113,10 +111,10 @@ class Job:
             missing[0], self.comparison.data, keep=self.beside.keep.value, snapshots=self.beside.snapshots
         )
         kept, running = one.afterwards * len(missing), one.running * min(at_once, len(missing))
-        free = free_space(self.comparison.folder)
+        free = free_disk(self.comparison.folder)
         enough = "" if kept + running < free else ": that will not be enough, see --keep and --snapshots"
-        models = f"{size(kept)} for what stays and " if kept else ""
-        return f"disk: about {models}{size(running)} while it runs; {size(free)} are free{enough}"
+        models = f"{human_size(kept)} for what stays and " if kept else ""
+        return f"disk: about {models}{human_size(running)} while it runs; {human_size(free)} are free{enough}"
 
     def _list(self, missing: Sequence[Trial]) -> None:
         for trial in missing:
@@ -135,18 +133,6 @@ class Job:
             print(line, file=sys.stderr, flush=True)
 
 
-def size(count: float) -> str:
-    """Of a file or a disk, in words."""
-    power = min(4, int(math.log10(max(1, count))) // 3)
-    return f"{count / 1000**power:.3g} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]}"
-
-
-def free_space(folder: Path) -> int:
-    """On the disk that a folder is on, or will be."""
-    there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
-    return shutil.disk_usage(there).free
-
-
 def read_many(text: str) -> AtOnce:
     """How many trials on one GPU."""
     if text == "auto":
@@ -159,7 +145,7 @@ def read_many(text: str) -> AtOnce:
 def told_time(seconds: float | None) -> str:
     if seconds is None:
         return "how long it takes is unknown until the first have finished"
-    return f"about {lasting(seconds)}, at the pace of those that have finished"
+    return f"about {human_duration(round(seconds))}, at the pace of those that have finished"
 
 
 def troubles(results: Results) -> dict[tuple[str, str], list[Outcome]]:
@@ -177,12 +163,3 @@ def counts(trials: Sequence[Any]) -> str:
     draws = 1 + max(trial.draw for trial in trials)
     searched = f"; {draws} draws" * (draws > 1)
     return f"{', '.join(algorithms)}; target {', '.join(targets)}; {len(seeds)} seed{'s' * (len(seeds) > 1)}{searched}"
-
-
-def threads_for(network: str) -> int:
-    """One for networks so small that several threads would mostly wait for each other."""
-    return 1 if network in ("small", "mnist") else cores()
-
-
-def processes_for(device: str, threads: int) -> int:
-    return max(1, cores() // threads) if device == "cpu" else 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from domainwise.cli.plain import console, plain_streams
-from domainwise.cli.progress import lasting
+from domainwise.machine import human_duration
 
 SECONDS = 15.0  # between two lines
 
@@ -38,5 +38,5 @@ class Lines:
         now = time.perf_counter()
         if now - self.said >= SECONDS and done < total:
             self.said = now
-            left = lasting((now - self.started) / done * (total - done))
+            left = human_duration(round((now - self.started) / done * (total - done)))
             print(f"{self.about}: {done} of {total}, about {left} left", file=sys.stderr, flush=True)

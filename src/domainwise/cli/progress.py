@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from domainwise.cli.plain import console, plain_streams
 from domainwise.errors import legible, sentence
+from domainwise.machine import human_duration
 from domainwise.sweeps.status import describe
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Lines(Silence):
             left = (time.perf_counter() - self.started) / done * (self.trials - done)
             by = " by another process" if "elsewhere" in event else ""
             about = f"{describe(trial)}: {told(event['result'])}{by}"
-            line = f"[{self.ended}/{self.trials}] {about}, about {lasting(left)} left"
+            line = f"[{self.ended}/{self.trials}] {about}, about {human_duration(round(left))} left"
             print(line, file=sys.stderr, flush=True)
 
 
@@ -116,14 +117,6 @@ class Bars:
         if "validation" in event:
             rate = event["step"] / max(time.perf_counter() - self.started[trial.id], 1e-9)
             self.progress.update(task, note=f"{rate:.0f} updates/s, validation {event['validation']:.1%}")
-
-
-def lasting(seconds: float) -> str:
-    """Whole seconds, minutes or hours, whichever can be read at a glance."""
-    for size, unit in ((3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def told(result: dict[str, Any]) -> str:

@@ -1,14 +1,33 @@
-"""Which image is held out: the published protocol's rule, a function of the seed and the domain's position alone."""
+"""Hold images out by the published protocol's rule: a function of the seed and the domain's position alone."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import numpy.typing as npt
 
 from domainwise.data.arrays import FREE, HOLDOUT, MAIN, Fixed, Labels
+from domainwise.data.domains import Domain
+from domainwise.errors import InputError
 from domainwise.seeds import seed_hash
 
 Indices = npt.NDArray[np.int64]
+
+
+def split_domain(domain: Domain, position: int, holdout: float, seed: int) -> tuple[Indices, Indices]:
+    """Return the images of a domain to train on and those held out; an error where either would be empty."""
+    if domain.groups is not None and len(set(domain.groups.tolist())) == 1:
+        raise InputError(
+            f'all images of domain "{domain.name}" are of one group, so none can be held out: it takes two'
+        )
+    main, held_out = split(len(domain), holdout, seed, position, domain.groups, domain.fixed)
+    if len(held_out) == 0 or len(main) == 0:
+        raise InputError(
+            f'domain "{domain.name}" has {len(domain)} images, too few to hold out {holdout:.0%} of them: '
+            f"it takes at least {math.ceil(1 / holdout)}"
+        )
+    return main, held_out
 
 
 def split(
@@ -19,10 +38,10 @@ def split(
     groups: Labels | None = None,
     fixed: Fixed | None = None,
 ) -> tuple[Indices, Indices]:
-    """(main, holdout): the larger part first. Holdout is the first ``int(size * holdout)`` of a seeded shuffle.
+    """Return the rows of the main part and of the holdout: the first ``int(size * holdout)`` of a seeded shuffle.
 
     With ``groups`` it is the groups that are shuffled, and whole ones are held out until there are that many images;
-    the last one stays in main. With ``fixed`` only images that are FREE are dealt, by the same rule.
+    the last one stays in main. With ``fixed`` only images that are FREE are drawn, by the same rule.
     """
     if fixed is not None:
         free = np.flatnonzero(fixed == FREE)

@@ -9,13 +9,13 @@ from statistics import fmean
 from torch import Tensor
 
 from domainwise.averaging import average_models, greedy
-from domainwise.data.batches.feed import Inputs
+from domainwise.data.batches.feed import Inputs, Part
 from domainwise.data.domains import Domains
+from domainwise.data.splits import split_domain
 from domainwise.errors import InputError, typed
 from domainwise.experiment.trial import Trial
 from domainwise.saved_models.evaluation import evaluate
 from domainwise.saved_models.saved import Model, load
-from domainwise.training.loop import dealt
 
 
 @typed
@@ -52,5 +52,6 @@ def _validation(model: Model, state: dict[str, Tensor], data: Domains) -> float:
     model.algorithm.net.load_state_dict(state)
     inputs = Inputs("none", trial.input_size, model.config["mean"], model.config["std"])
     sources = [(i, domain) for i, domain in enumerate(data) if domain.name not in trial.targets]
-    parts = [dealt(trial, domain, i, str(model.algorithm.device))[1] for i, domain in sources]
+    held_out = [(domain, split_domain(domain, i, trial.holdout, trial.seed)[1]) for i, domain in sources]
+    parts = [Part(domain, rows, str(model.algorithm.device)) for domain, rows in held_out]
     return fmean(evaluate(model.algorithm, part, inputs)["accuracy"] for part in parts)

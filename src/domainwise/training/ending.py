@@ -18,8 +18,8 @@ from domainwise.experiment.results import READ
 from domainwise.experiment.selection import selected, summary
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, made, names_in
+from domainwise.machine import versions_and_commit
 from domainwise.saved_models.saved import CONFIG, WEIGHTS
-from domainwise.training.resume import versions_and_commit
 
 
 def result_of(

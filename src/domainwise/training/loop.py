@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +18,8 @@ from domainwise.acceleration.recording import Captured
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import Averages, refresh_batch_norm, swapped_in
 from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
-from domainwise.data.domains import Domain, Domains
-from domainwise.data.splits import split
-from domainwise.errors import InputError
+from domainwise.data.domains import Domains
+from domainwise.data.splits import split_domain
 from domainwise.experiment.records import Record
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import Network
@@ -104,7 +102,10 @@ def set_up(
         say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
     if fast.compile and not fast.compiles(device) and device != "cpu":
         say("the network is not compiled, which takes longer: Triton is not installed")
-    parts: Parts = {domain.name: dealt(trial, domain, i, device, on_host) for i, domain in enumerate(data)}
+    parts: Parts = {}
+    for i, domain in enumerate(data):
+        main, holdout = split_domain(domain, i, trial.holdout, trial.seed)
+        parts[domain.name] = Part(domain, main, device, on_host), Part(domain, holdout, device, on_host)
     algorithm = algorithm_of(trial)
 
     def made() -> tuple[Network, Update]:
@@ -161,20 +162,6 @@ class GlobalGenerators:
         torch.set_rng_state(state["cpu"])
         if self.device != "cpu" and state["gpu"] is not None:
             torch.cuda.set_rng_state(state["gpu"], self.device)
-
-
-def dealt(trial: Trial, domain: Domain, position: int, device: str = "cpu", on_host: bool = True) -> tuple[Part, Part]:
-    main, holdout = split(len(domain), trial.holdout, trial.seed, position, domain.groups, domain.fixed)
-    if domain.groups is not None and len(set(domain.groups.tolist())) == 1:
-        raise InputError(
-            f'all images of domain "{domain.name}" are of one group, so none can be held out: it takes two'
-        )
-    if len(holdout) == 0 or len(main) == 0:
-        raise InputError(
-            f'domain "{domain.name}" has {len(domain)} images, too few to hold out {trial.holdout:.0%} of them: '
-            f"it takes at least {math.ceil(1 / trial.holdout)}"
-        )
-    return Part(domain, main, device, on_host), Part(domain, holdout, device, on_host)
 
 
 class Examiner:

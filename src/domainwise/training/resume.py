@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Callable
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 
-from domainwise._version import __version__
 from domainwise.experiment.records import Journal
 from domainwise.experiment.trial import Trial
-from domainwise.machine import COMMIT
+from domainwise.machine import processor, versions
 from domainwise.saved_models.keep import Keeper
 from domainwise.training.checkpoints import Checkpoints
 
@@ -60,26 +56,3 @@ def identity(trial: Trial) -> dict[str, Any]:
     settings = trial.to_json()
     found: dict[str, Any] = json.loads(json.dumps({f.name: settings[f.name] for f in fields(trial) if f.compare}))
     return found
-
-
-def versions() -> dict[str, str]:
-    return {
-        "domainwise": __version__,
-        "torch": str(torch.__version__),
-        "numpy": numpy.__version__,
-        "python": platform.python_version(),
-    }
-
-
-def versions_and_commit() -> dict[str, str]:
-    """The versions behind a result. To a checkpoint the commit is no circumstance: most of them change no number."""
-    return {**versions(), **({"commit": COMMIT} if COMMIT else {})}
-
-
-@cache
-def processor() -> str:
-    """Its name, where the system tells; other processors round differently."""
-    about = Path("/proc/cpuinfo")
-    lines = about.read_text(encoding="utf-8", errors="replace").splitlines() if about.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

@@ -6,6 +6,7 @@ import typer
 
 from domainwise.cli import options as o
 from domainwise.cli.plain import console
+from domainwise.machine import human_size
 
 if TYPE_CHECKING:
     from domainwise.data.decoded.cache_entries import Entry
@@ -21,7 +22,7 @@ def list_entries(cache: o.Cache = None) -> None:
 
     from domainwise.acceleration import compile_cache as compiled
     from domainwise.data.decoded.cache import cache_folder
-    from domainwise.data.decoded.cache_entries import entries, gigabytes
+    from domainwise.data.decoded.cache_entries import entries
     from domainwise.errors import legible
 
     folder = cache_folder(cache)
@@ -36,11 +37,11 @@ def list_entries(cache: o.Cache = None) -> None:
     if found:
         out.print(table)
     out.print(
-        f"{len(found)} data sets, {gigabytes(sum(entry.bytes for entry in found))}, in {legible(str(folder))}",
+        f"{len(found)} data sets, {human_size(sum(entry.bytes for entry in found))}, in {legible(str(folder))}",
         soft_wrap=True,
     )
     if size := compiled.size():
-        out.print(f"compiled kernels, {gigabytes(size)}, in {compiled.compiled_folder()}", soft_wrap=True)
+        out.print(f"compiled kernels, {human_size(size)}, in {compiled.compiled_folder()}", soft_wrap=True)
 
 
 @app.command()
@@ -61,22 +62,20 @@ def clear(
     if compiled:
         if all or name is not None:
             raise InputError("--compiled goes alone: it clears no images")
-        print(f"removed compiled kernels, {shelf.gigabytes(kernels.clear())}")
+        print(f"removed compiled kernels, {human_size(kernels.clear())}")
         return
     if all == (name is not None):
         raise InputError("say which one to clear, by its name in `domainwise cache list`, or --all")
     removed = shelf.clear(cache_folder(cache), name)
-    print(f"removed {len(removed)} data sets, {shelf.gigabytes(sum(entry.bytes for entry in removed))}")
+    print(f"removed {len(removed)} data sets, {human_size(sum(entry.bytes for entry in removed))}")
 
 
 def _row(entry: Entry) -> list[str]:
-    from domainwise.data.decoded.cache_entries import gigabytes
-
     if entry.created is None:
-        return [entry.name, gigabytes(entry.bytes), "?", "?", "damaged", "?"]
+        return [entry.name, human_size(entry.bytes), "?", "?", "damaged", "?"]
     return [
         entry.name,
-        gigabytes(entry.bytes),
+        human_size(entry.bytes),
         _age(entry.created),
         f"{entry.images:,} at {entry.sizes}",
         ", ".join(entry.domains),

@@ -30,10 +30,9 @@ def fit(
     import sys
 
     from domainwise.acceleration.cuda_graph import Fast
-    from domainwise.cli.job import threads_for
     from domainwise.cli.progress import display
     from domainwise.cli.reading import Ask, read
-    from domainwise.machine import device_named
+    from domainwise.machine import device_named, threads_for
     from domainwise.training.fit import fitting
 
     device = device_named(one.device)

@@ -53,10 +53,9 @@ def predict(
 
     import torch
 
-    from domainwise.cli.job import threads_for
     from domainwise.cli.pace import pace
     from domainwise.data.sources.folders import images_in
-    from domainwise.machine import bearable
+    from domainwise.machine import bearable, threads_for
     from domainwise.saved_models.predict import predictions
     from domainwise.saved_models.prediction_files import Tally, as_csv, as_json, as_text
     from domainwise.saved_models.saved import load

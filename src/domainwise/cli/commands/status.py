@@ -8,7 +8,7 @@ import typer
 
 def status(folder: Annotated[Path, typer.Argument(help="A folder that compare, sweep or run is working in.")]) -> None:
     """Say how far the work in a folder is: done, running, failed, and the time left. Also from another terminal."""
-    from domainwise.cli.progress import lasting
+    from domainwise.machine import human_duration
     from domainwise.sweeps.status import describe, status as read
 
     found = read(folder)
@@ -20,9 +20,9 @@ def status(folder: Annotated[Path, typer.Argument(help="A folder that compare, s
     asked = f"{found.waiting} of the {found.asked} that were asked for last"
     print(f"waiting  {asked if found.asked else 'unknown: plan.json, which says so, is missing or damaged'}")
     if found.seconds is not None:
-        print(f"rate     {lasting(found.seconds)} a trial, {len(found.running)} at once")
+        print(f"rate     {human_duration(round(found.seconds))} a trial, {len(found.running)} at once")
     if found.waiting or found.running:
-        print(f"left     {'unknown' if found.left is None else 'about ' + lasting(found.left)}")
+        print(f"left     {'unknown' if found.left is None else 'about ' + human_duration(round(found.left))}")
     for outcome in found.troubles[-MOST:]:
         print(f"{outcome.result['status']}: {describe(outcome.trial)}: {outcome.result['message']}")
     if len(found.troubles) > MOST:

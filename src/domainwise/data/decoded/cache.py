@@ -21,13 +21,14 @@ from uuid import uuid4
 
 from domainwise.data.decoded.array_files import FORMAT, Damaged, RowsFile, about, describe, load, verify, write
 from domainwise.data.decoded.blocks import state_of, trust
-from domainwise.data.decoded.cache_entries import discard, gigabytes, remove_leftovers, remove_superseded
+from domainwise.data.decoded.cache_entries import discard, remove_leftovers, remove_superseded
 from domainwise.data.decoded.decode_all import Content, Corrupt, Progress, oddities, read, require_sound
 from domainwise.data.decoded.in_memory import into_memory
 from domainwise.data.decoded.sizes import Layout, Sizes, layout_of
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.files import exists, hold, unchanged
+from domainwise.machine import free_disk, human_size
 
 Say = Callable[[str], None]
 
@@ -131,7 +132,7 @@ def _build(
     paths = [file.path for file in listing.files]
     layout = layout_of(paths, sizes)
     need = layout.bytes(paths)
-    say(f"{listing.name}: {len(paths):,} images are decoded once into {entry} ({gigabytes(need)})")
+    say(f"{listing.name}: {len(paths):,} images are decoded once into {entry} ({human_size(need)})")
     _require_room(entry.parent, need)
     temporary = entry.with_name(f".{entry.name}.{uuid4().hex[:8]}")
     try:
@@ -165,9 +166,9 @@ def _write(
 
 
 def _require_room(folder: Path, need: int) -> None:
-    free = shutil.disk_usage(folder).free
+    free = free_disk(folder)
     if need > free:
-        raise OSError(errno.ENOSPC, f"{gigabytes(need)} are needed and {gigabytes(free)} are free")
+        raise OSError(errno.ENOSPC, f"{human_size(need)} are needed and {human_size(free)} are free")
 
 
 def _rename(temporary: Path, entry: Path) -> None:

@@ -100,10 +100,6 @@ def remove_superseded(entry: Path, say: Callable[[str], None]) -> None:
                 discard(old.path)
 
 
-def gigabytes(count: float) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
-
-
 def _entry(path: Path) -> Entry:
     size = sum(file.stat().st_size for file in path.iterdir())
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from domainwise.data.decoded.sizes import Layout, Sizes, layout_of
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.errors import InputError
+from domainwise.machine import memory
 
 
 def into_memory(
@@ -69,11 +69,3 @@ def _room(layout: Layout, paths: Sequence[str]) -> dict[str, Room | GrowingRoom]
         raise InputError(
             f"{len(paths)} images of {size} need {need / 2**30:,.0f} GiB of memory: choose a smaller size"
         ) from None
-
-
-def memory() -> float:
-    """Bytes of memory this machine has, where it says."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # pragma: no cover
-        return float("inf")

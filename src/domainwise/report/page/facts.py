@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from domainwise.experiment.results import Outcome
+from domainwise.machine import human_duration
 from domainwise.report.grid import label, natural, ordered, target
-
-UNITS = (("h", 3600), ("min", 60), ("s", 1))
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def asked(outcomes: Sequence[Outcome]) -> list[Fact]:
         _counted("Seeds", natural(str(trial.seed) for trial in trials)),
         Fact("Steps", listed(str(trial.steps) for trial in trials)),
         Fact("Trials", str(len(trials)), ", ".join(f"{count} {name}" for name, count in counted.most_common())),
-        Fact("Time", duration(seconds), "of all trials, added up: those side by side count in full"),
+        Fact("Time", human_duration(seconds), "of all trials, added up: those side by side count in full"),
     ]
 
 
@@ -50,13 +49,6 @@ def listed(values: Iterable[str], most: int = 4) -> str:
     if len(found) > most:
         return f"{found[0]} … {found[-1]} ({len(found)} values)"
     return ", ".join(found) or "\N{EN DASH}"
-
-
-def duration(seconds: float) -> str:
-    """Two digits or so: "3.2 s", "14 min", "2.5 h"."""
-    unit, size = next(((unit, size) for unit, size in UNITS if seconds >= size), UNITS[-1])
-    amount = seconds / size
-    return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.1f} {unit}"
 
 
 def settings(outcomes: Sequence[Outcome]) -> list[Fact]:
