@@ -13,15 +13,15 @@ import torch
 import typer
 from typer.testing import CliRunner, Result
 
-from domainwise.analysis.along import balance_along, snapshots
-from domainwise.analysis.balance import balance
+from domainwise.analysis.balance import balance, balance_along, snapshots
+from domainwise.analysis.kept import BALANCE
 from domainwise.analysis.task import task
 from domainwise.api import prepare
 from domainwise.cli.commands.balance import balance as command
 from domainwise.data.sources.digits import digits
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
-from domainwise.report.page.balance import FILE, Measured, compared, rows
+from domainwise.report.page.balance import Measured, compared, rows
 from domainwise.report.page.page import render
 from domainwise.report.statistics import sentences, sign_flip
 from domainwise.saved_models.saved import load
@@ -67,14 +67,14 @@ def test_the_command_tells_kept_numbers_step_by_step_and_the_report_shows_them(f
         [name, step, "2"] for name in ("arith", "fish") for step in ("2", "5", "8")
     ]
     assert {"arith", "fish", "loss of the unseen"} <= set(ElementTree.parse(picture).getroot().itertext())
-    kept = json.loads((first(folder) / FILE).read_text())
+    kept = json.loads((first(folder) / BALANCE).read_text())
     assert [place["step"] for place in kept["along"]] == [2, 5, 8]
     page = render(outcomes(folder))
     assert "Balance along training: distance to the centroid" in page
     assert "Over all snapshots, arith is nearer the centroid than fish in" in page
     again = json.loads(run(str(first(folder)), "--keep", "--json").output)  # without --along
     assert "along" not in again
-    assert json.loads((first(folder) / FILE).read_text())["along"] == kept["along"]
+    assert json.loads((first(folder) / BALANCE).read_text())["along"] == kept["along"]
 
 
 def test_one_trial_alone_is_drawn_with_the_loss_of_each_domain(folder: Path, tmp_path: Path) -> None:

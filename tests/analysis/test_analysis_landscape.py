@@ -20,9 +20,9 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from typer.testing import CliRunner
 
 from domainwise.analysis import loss_surface as landscape
+from domainwise.analysis.kept import Surface
 from domainwise.analysis.loss_surface import on_plane, plane, surface, walk
-from domainwise.analysis.parameters import BACKWARD, FORWARD, chunks, evenly, gradient
-from domainwise.analysis.task import Task, task
+from domainwise.analysis.task import BACKWARD, FORWARD, Task, chunks, evenly, gradient, task
 from domainwise.api import compare
 from domainwise.cli import app as everything
 from domainwise.cli.commands.surface import surface as command
@@ -30,7 +30,7 @@ from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
 from domainwise.experiment.records import publish
 from domainwise.report.page.page import render
-from domainwise.report.page.surfaces import Surface, contours, levels, picture
+from domainwise.report.page.surfaces import contours, levels, picture
 from domainwise.saved_models.saved import load
 
 DATA = stripes("abcd")
@@ -93,7 +93,7 @@ def test_a_walk_that_diverges_is_walked_with_shorter_steps_and_says_so(
     found = surface(trained, points=3, steps=3)
     assert found.lr == 1e-2
     assert found == surface(trained, points=3, steps=3, lr=1e-2)
-    with pytest.raises(InputError, match="the walk leaves the finite numbers: choose a smaller lr"):
+    with pytest.raises(InputError, match="the walk diverges"):
         surface(trained, points=3, steps=3, lr=1e38)
     lost = replace(trained, net=copy.deepcopy(trained.net))
     with torch.no_grad():
@@ -194,10 +194,10 @@ def test_the_command_writes_a_picture_that_needs_no_page_and_keeps_one_for_the_r
     publish(home / "surface.json", kept)
     assert "Loss surface of 75 around erm" in render(found.outcomes)
     publish(home / "surface.json", {**kept, "a": [None] * 3, "b": [None] * 3})
-    assert "seed 0: the walk left the finite numbers" in render(found.outcomes)
+    assert "seed 0: the walk diverged" in render(found.outcomes)
     monkeypatch.setattr(landscape, "LENGTHS", (1e38, 1e-3))
     said = CliRunner().invoke(app, words).stderr
-    assert said.endswith("surface.svg, of a walk with steps of 0.001: longer ones leave the finite numbers\n")
+    assert said.endswith("surface.svg, of a walk with steps of 0.001: longer ones diverge\n")
 
 
 def test_contours_are_close_where_most_of_the_plane_is_and_reach_the_top() -> None:

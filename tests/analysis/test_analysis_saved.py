@@ -10,10 +10,8 @@ from made_data import stripes
 from torch import nn
 from typer.testing import CliRunner, Result
 
-from domainwise.analysis.loss_surface import on_plane
-from domainwise.analysis.parameters import place
-from domainwise.analysis.task import Task, task
-from domainwise.analysis.trained import places
+from domainwise.analysis.loss_surface import on_plane, places
+from domainwise.analysis.task import Task, place, task
 from domainwise.api import compare, prepare
 from domainwise.cli.commands.surface import surface as command
 from domainwise.data.sources.digits import digits

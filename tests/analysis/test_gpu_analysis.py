@@ -11,11 +11,10 @@ from made_data import stripes
 from torch._dynamo.utils import counters
 
 from domainwise.analysis.balance import balance
+from domainwise.analysis.kept import Surface
 from domainwise.analysis.loss_surface import on_plane, surface, walk
-from domainwise.analysis.parameters import place
-from domainwise.analysis.task import Task, task
+from domainwise.analysis.task import Task, place, task
 from domainwise.api import compare
-from domainwise.report.page.surfaces import Surface
 from domainwise.saved_models.saved import load
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]

@@ -1,1 +1,1 @@
-"""What happens inside: computed from trained models and small problems, drawn by the functions called ``figure``."""
+"""Measurements inside trained models: balance between domains, and loss surfaces."""

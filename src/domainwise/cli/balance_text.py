@@ -11,7 +11,7 @@ from domainwise.files import PICTURE, put
 from domainwise.report.drawing.matplotlib_svg import as_file
 from domainwise.report.grid import label, ordered, target
 from domainwise.report.page import balance_curves as courses
-from domainwise.report.page.balance import COLUMNS, Measured, cell, compared, keep as keep, rows
+from domainwise.report.page.balance import COLUMNS, Measured, cell, compared, rows
 
 MEASURES = {
     "variation": "variation of the distances to the experts",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from domainwise.analysis.kept import BALANCE, SURFACE
 from domainwise.data.decoded import array_files as storage, cache_entries as shelf
 from domainwise.errors import InputError, typed
 from domainwise.experiment import integrity
@@ -17,7 +18,6 @@ from domainwise.experiment.output_folder import MARK, is_ours, make_room, publis
 from domainwise.experiment.records import Journal
 from domainwise.experiment.results import DAMAGED, READ, homes, result_in, trial_in, warn_of_no_hashes
 from domainwise.files import LOCK, held, leftovers
-from domainwise.report.page import balance, surfaces
 from domainwise.saved_models.saved import CONFIG, read as weights_of
 from domainwise.sweeps import claims
 from domainwise.sweeps.status import PLAN
@@ -139,8 +139,8 @@ def _trial(home: Path, looked: dict[str, int]) -> Iterator[Finding]:
         yield from _leftovers(home, result["status"])
     elif any((home / name).exists() for name in ("counts.json", f"best/{CONFIG}")) and not saved(home):
         yield Finding(home, f"{home / 'result.json'} is missing, of a trial that has ended", partial(_run_again, home))
-    yield from _dispensable(home / balance.FILE, "domainwise balance --keep measures it again")
-    yield from _dispensable(home / surfaces.FILE, "domainwise surface --keep measures it again")
+    yield from _dispensable(home / BALANCE, "domainwise balance --keep measures it again")
+    yield from _dispensable(home / SURFACE, "domainwise surface --keep measures it again")
     for one in _models(home, result.get("files", {}), looked):
         yield replace(one, mend=partial(_run_again, home)) if ended else one
 

@@ -41,6 +41,7 @@ def balance(
     quiet: o.Quiet = False,
 ) -> None:
     """Measure whether a model lies equally far from what each source domain alone would make of it."""
+    from domainwise.analysis.kept import keep_balance
     from domainwise.cli import balance_text as balances
     from domainwise.cli.open_model import trained, trial_of
     from domainwise.cli.pace import pace
@@ -62,7 +63,7 @@ def balance(
         for folder, trial, numbers in _measured(_kept(_chosen(run, algorithms), along), along, opened, steps, lr, tick):
             found.append(balances.measured(trial, numbers))
             if keep:
-                balances.keep(trial_of(folder)[0], {"steps": steps, "lr": lr, **numbers})
+                keep_balance(trial_of(folder)[0], {"steps": steps, "lr": lr, **numbers})
             if as_json:
                 print(json.dumps({"id": trial.id, **_about(trial), **numbers}))
     if output:
@@ -79,8 +80,7 @@ def _measured(
     lr: float,
     tick: Callable[[int, int], None],
 ) -> Iterator[tuple[Path, Trial, dict[str, Any]]]:
-    from domainwise.analysis.along import balance_along
-    from domainwise.analysis.balance import balance
+    from domainwise.analysis.balance import balance, balance_along
     from domainwise.experiment.integrity import Damaged
 
     models = [_models(folder, along) for folder, _ in trials]
@@ -123,7 +123,7 @@ def _about(trial: Trial) -> dict[str, Any]:
 
 def _models(folder: Path, along: bool) -> tuple[Path | None, dict[int, Path]]:
     """The selected model, and those along the way; a trial may have kept the latter alone."""
-    from domainwise.analysis.along import snapshots
+    from domainwise.analysis.balance import snapshots
     from domainwise.saved_models.saved import CONFIG
 
     every = snapshots(folder) if along else {}

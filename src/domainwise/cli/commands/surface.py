@@ -9,8 +9,8 @@ import typer
 from domainwise.cli import options as o
 
 if TYPE_CHECKING:
+    from domainwise.analysis.kept import Surface
     from domainwise.analysis.task import Task
-    from domainwise.report.page.surfaces import Surface
 
 
 def surface(
@@ -33,7 +33,7 @@ def surface(
         typer.Option(
             min=1e-9,
             max=o.STEEPEST,
-            help="Of these updates; by default 0.01, or less where that leaves the finite numbers.",
+            help="Of these updates; by default 0.01, or less where that diverges.",
         ),
     ] = None,
     images: Annotated[int, typer.Option(min=1, max=o.MOST, help="Of a domain at most.")] = 1000,
@@ -71,15 +71,14 @@ def surface(
         replace(found, of=which).save(home)
     if not quiet:
         smaller = lr is None and found.lr is not None and found.lr < LENGTHS[0]
-        steps_of = f", of a walk with steps of {found.lr:g}: longer ones leave the finite numbers" if smaller else ""
+        steps_of = f", of a walk with steps of {found.lr:g}: longer ones diverge" if smaller else ""
         print(f"surface: {output}{steps_of}", file=sys.stderr)
 
 
 def _measured(
     task: Task, models: str | None, domains: str | None, steps: int, lr: float | None, **grid: Any
 ) -> Surface:
-    from domainwise.analysis.loss_surface import on_plane, surface
-    from domainwise.analysis.trained import places
+    from domainwise.analysis.loss_surface import on_plane, places, surface
 
     if models:
         return on_plane(task, places(task, [Path(folder.strip()) for folder in models.split(",")]), **grid)

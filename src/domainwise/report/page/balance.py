@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from domainwise.errors import warn
-from domainwise.experiment.integrity import Damaged, read, sealed
-from domainwise.experiment.records import publish
+from domainwise.analysis.kept import BALANCE, read_balance
 from domainwise.report.drawing.matplotlib_svg import Panel
 from domainwise.report.grid import Grid, accuracy
 from domainwise.report.page import balance_curves as courses
@@ -20,7 +16,6 @@ from domainwise.report.page.figures import CURVES, Style, styles
 from domainwise.report.spread import standard_error
 from domainwise.report.statistics import sentences
 
-FILE = "balance.json"
 COLUMNS = {
     "variation": "variation of distances",
     "off_centroid": "distance to the centroid",
@@ -103,35 +98,10 @@ def _left_out(trials: Sequence[Measured]) -> list[str]:
         if lost:
             where = ", ".join(f"{trial.target} with seed {trial.seed}" for trial in lost)
             said.append(
-                f"{name}: a descent left the finite numbers in {len(lost)} of {len(own)} trials ({where}), which are "
+                f"{name}: a descent diverged in {len(lost)} of {len(own)} trials ({where}), which are "
                 "left out of these means and comparisons; a smaller --lr goes less far and stays."
             )
     return said
-
-
-def keep(folder: Path, found: Found) -> None:
-    """With a trial. Snapshots that were measured the same way before stay where they are not measured again."""
-    file = folder / FILE
-    before = _read(file) or {}
-    same = all(before.get(key) == found[key] for key in ("steps", "lr"))
-    publish(file, sealed({**({"along": before["along"]} if same and "along" in before else {}), **found}))
-
-
-def _read(file: Path) -> Found | None:
-    """Read what was measured; None where nothing was, or, said, where it is damaged."""
-    if not os.path.lexists(file):
-        return None
-    try:
-        found = read(file)
-        places = [*([found] if "variation" in found else []), *found.get("along", [])]
-        if not all(isinstance(place[key], int | float | None) for place in places for key in COLUMNS):
-            raise TypeError
-        return found
-    except Damaged as error:
-        warn(f"{error}: balance has to be measured again there")
-    except (KeyError, TypeError):
-        warn(f"{file} is damaged: balance has to be measured again there")
-    return None
 
 
 def cell(values: Sequence[float | None]) -> tuple[str, str]:
@@ -170,5 +140,5 @@ def _measured(grid: Grid) -> list[Measured]:
         for name, groups in grid.items()
         for target, group in groups.items()
         for seed, outcome in group.items()
-        if not outcome.averaged and accuracy(outcome) is not None and (found := _read(outcome.folder / FILE))
+        if not outcome.averaged and accuracy(outcome) is not None and (found := read_balance(outcome.folder / BALANCE))
     ]

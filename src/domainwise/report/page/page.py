@@ -12,7 +12,7 @@ from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome
 from domainwise.files import PAGE, check, put
 from domainwise.report.grid import Grid, arrange, most_seeds, sample
-from domainwise.report.page import balance, calibration, classes, facts, figures, turning
+from domainwise.report.page import balance, calibration, classes, facts, figures
 from domainwise.report.page.class_counts import class_names, tallies
 from domainwise.report.page.headline import headline
 from domainwise.report.page.measures import COLUMNS, measured
@@ -50,8 +50,6 @@ def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: st
     pages.filters["percent"] = lambda fraction: "\N{EN DASH}" if fraction is None else percent(fraction)
     content = _content(outcomes)
     scripts = [pages.get_template("sorting.js").render()]
-    if any(drawn.scene for drawn in content["surfaces"]):
-        scripts += [turning.library(), pages.get_template("turning.js").render()]
     digests = [_digest(script) for script in scripts]
     named = {"title": title or _title(outcomes), "running": running, "again": AGAIN, "beside": beside}
     page = pages.get_template("report.html").render(**named, scripts=scripts, digests=digests, **content)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainwise.analysis.kept import SURFACE, Surface
 from domainwise.errors import warn
-from domainwise.experiment.integrity import Damaged, read, sealed
-from domainwise.experiment.records import publish
+from domainwise.experiment.integrity import Damaged
 from domainwise.report.drawing.matplotlib_svg import COLOURS, INK, Panel, panel
 from domainwise.report.grid import Grid
 
@@ -20,47 +19,16 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-FILE = "surface.json"
 FISH, ARITH = COLOURS[1], COLOURS[0]
 MOST = 0.75  # of the points of a plane
 
 
 @dataclass(frozen=True)
-class Surface:
-    """``losses[domain][i][j]`` is the mean loss at ``(a[j], b[i])``."""
-
-    a: Sequence[float]
-    b: Sequence[float]
-    losses: Mapping[str, Sequence[Sequence[float]]]
-    start: tuple[float, float] | None  # where the walk began; None where the models are not those of a walk
-    models: Mapping[str, tuple[float, float]]  # the end of each leg, by its domain, or models by their names
-    targets: tuple[str, ...]
-    of: str = ""  # which model of the trial, where it is not the selected one
-    lr: float | None = None  # of the steps of the walk, where there was one
-
-    @property
-    def mean(self) -> tuple[float, float]:
-        """Of the three models: what Arith heads for."""
-        places = list(self.models.values())
-        return sum(a for a, _ in places) / len(places), sum(b for _, b in places) / len(places)
-
-    @property
-    def end(self) -> tuple[float, float]:
-        """Of the walk: what Fish heads for."""
-        return list(self.models.values())[-1]
-
-    def save(self, folder: Path) -> None:
-        publish(folder / FILE, sealed(asdict(self)))
-
-
-@dataclass(frozen=True)
 class Drawn:
-    """One surface of a page: contours, and what it takes to turn it, where that can be done."""
+    """The contours of one surface, a panel for every domain."""
 
     about: str
     panels: Sequence[Panel]
-    titles: Sequence[str]
-    scene: Mapping[str, Any] | None
     walked: bool
 
 
@@ -73,10 +41,10 @@ def surfaces(grid: Grid) -> list[Drawn]:
         for target, group in groups.items()
         for seed, outcome in group.items()
     ):
-        file = outcome.folder / FILE
+        file = outcome.folder / SURFACE
         if not outcome.averaged and os.path.lexists(file):
             try:
-                drawn.append(_drawn(_read(file), f"{name}, target {target}, seed {seed}"))
+                drawn.append(_drawn(Surface.read(file), f"{name}, target {target}, seed {seed}"))
             except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
                 said = str(error) if isinstance(error, Damaged) else f"{file} is damaged"
                 warn(f"{said}: the surface has to be measured again")
@@ -84,30 +52,11 @@ def surfaces(grid: Grid) -> list[Drawn]:
 
 
 def _drawn(found: Surface | None, about: str) -> Drawn:
-    from domainwise.report.page import turning
-
     if found is None:
-        return Drawn(f"{about}: the walk left the finite numbers, and there is nothing to draw", [], [], None, True)
+        return Drawn(f"{about}: the walk diverged, so there is nothing to draw", [], True)
     about = f"{about}, {found.of}" if found.of else about
     about = f"{about}, a walk with steps of {found.lr:g}" if found.lr else about
-    titles = {domain: _title(found, domain) for domain in found.losses}
-    scene = turning.scene(found, titles) if turning.available() else None
-    return Drawn(about, contours(found, f"around {about}"), list(titles.values()), scene, found.start is not None)
-
-
-def _read(file: Path) -> Surface | None:
-    """None where the models were at no finite place; a loss that is not finite is a hole in the surface."""
-    kept = read(file)
-    if None in kept["a"] or None in kept["b"]:
-        return None
-    models = {name: (a, b) for name, (a, b) in kept["models"].items()}
-    start = None if kept["start"] is None else (kept["start"][0], kept["start"][1])
-    losses = {
-        name: [[math.nan if loss is None else loss for loss in row] for row in rows]
-        for name, rows in kept["losses"].items()
-    }
-    own = {name: kept[name] for name in ("of", "lr") if name in kept}
-    return Surface(kept["a"], kept["b"], losses, start, models, tuple(kept["targets"]), **own)
+    return Drawn(about, contours(found, f"around {about}"), found.start is not None)
 
 
 def contours(found: Surface, about: str = "") -> list[Panel]:
