@@ -7,10 +7,9 @@ from pathlib import Path
 
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import ended
-from domainwise.experiment.records import Journal
-from domainwise.files import LOCK, alone, clear_leftovers, exists, names_in
+from domainwise.files import LOCK, alone, exists, names_in
 from domainwise.sweeps.claims import at_work
-from domainwise.training.checkpoints import remove, saved, unfinished
+from domainwise.training.checkpoints import clear
 
 
 class _Busy(Exception):  # noqa: N818  a finding
@@ -40,14 +39,6 @@ def _tidied(home: Path, claim: Path) -> bool:
         claim.unlink(missing_ok=True)
         return True
     return False
-
-
-def clear(home: Path) -> None:
-    """Take away what a trial needs only until it has ended; its folder is held by this process."""
-    Journal(home).close()
-    for left in (*saved(home), *unfinished(home)):
-        remove(left)
-    clear_leftovers(home)
 
 
 def _busy(sentence: str) -> None:

@@ -26,9 +26,8 @@ from domainwise.experiment.trial import Trial
 from domainwise.files import alone, clear_leftovers, exists, fresh, made, without_links
 from domainwise.meta.ranks import check_alone
 from domainwise.saved_models.keep import Keep, Keeper
-from domainwise.sweeps.leftovers import clear
 from domainwise.training import train_again as again
-from domainwise.training.checkpoints import Stopped, listening
+from domainwise.training.checkpoints import Stopped, clear, listening
 from domainwise.training.ending import counts_of, digests, models_in, result_of
 from domainwise.training.loop import run
 from domainwise.training.loss_log import Diverged

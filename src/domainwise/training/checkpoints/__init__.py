@@ -1,6 +1,17 @@
 """Everything that changes while a trial runs, on disk: so that a run that was killed goes on as if it had not been."""
 
-from domainwise.training.checkpoints.files import FORMAT, Damaged, Found, load, remove, save, saved, told_of, unfinished
+from domainwise.training.checkpoints.files import (
+    FORMAT,
+    Damaged,
+    Found,
+    clear,
+    load,
+    remove,
+    save,
+    saved,
+    told_of,
+    unfinished,
+)
 from domainwise.training.checkpoints.schedule import Checkpoints, Stateful
 from domainwise.training.checkpoints.serialise import flatten, unflatten
 from domainwise.training.checkpoints.signals import (
@@ -22,6 +33,7 @@ __all__ = [
     "ask_to_stop",
     "asked_again",
     "at_once",
+    "clear",
     "flatten",
     "listening",
     "load",

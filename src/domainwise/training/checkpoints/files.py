@@ -14,7 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from domainwise.errors import InputError
-from domainwise.files import checksum, names_in, sha256, sync
+from domainwise.experiment.records import Journal
+from domainwise.files import checksum, clear_leftovers, names_in, sha256, sync
 from domainwise.networks.weight_files import load_tensors, save_tensors
 from domainwise.training.checkpoints.serialise import flatten, unflatten
 
@@ -119,3 +120,11 @@ def remove(checkpoint: Path) -> None:
 def unfinished(folder: Path) -> list[Path]:
     """What a process left behind that was killed while it wrote a checkpoint."""
     return [folder / name for name in names_in(folder) if name.startswith(f".{NAME}")]
+
+
+def clear(home: Path) -> None:
+    """Delete what a trial needs only until it has ended; this process must hold its folder."""
+    Journal(home).close()
+    for left in (*saved(home), *unfinished(home)):
+        remove(left)
+    clear_leftovers(home)
