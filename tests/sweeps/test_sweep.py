@@ -181,7 +181,8 @@ compare(stripes(), "erm,arith", targets="all", seeds=2, steps={steps}, output={o
 
 
 def driver(folder: Path, steps: int = 80) -> subprocess.Popen[bytes]:
-    names = {"tests": str(Path(__file__).parent), "log": str(folder / "log"), "out": str(folder / "out")}
+    helpers = Path(__file__).parents[1] / "helpers"
+    names = {"tests": str(helpers), "log": str(folder / "log"), "out": str(folder / "out")}
     program = DRIVER.format(**names, steps=steps)
     return subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
 

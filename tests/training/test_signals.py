@@ -52,7 +52,7 @@ class Driver:
         (folder / "endless.py").write_text(ENDLESS)
         (folder / "temporary").mkdir()
         self.folder, self.out, self.temporary = folder, folder / "out", folder / "temporary"
-        path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+        path = os.pathsep.join([*filter(None, sys.path)])
         environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": path}
         command = [sys.executable, "-c", DRIVER, str(folder / "endless.py"), str(self.out)]
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
