@@ -1,4 +1,4 @@
-"""Who hands work to the device, when several trials share a process."""
+"""One lock, or one thread, around the work of a device that several trials of a process share."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ import torch
 T = TypeVar("T")
 
 _lock = threading.RLock()
-_handing: list[ThreadPoolExecutor] = []
-_here = threading.local()
+_threads: list[ThreadPoolExecutor] = []
+_local = threading.local()
 
 
-def in_turn(work: Callable[[], T]) -> T:
-    """Call ``work``, which makes a network or hands work to the device, while nobody else does.
+def with_device_lock(work: Callable[[], T]) -> T:
+    """Call ``work``, which builds a network or gives the device work, while no other thread does so.
 
-    Trials in several threads share one generator and one compiler, and a CUDA graph that is being recorded must not see
-    the work of others. Waiting for the device is done outside. Inside :func:`one_thread` the call is made there, on the
-    caller's stream; what else a thread has of its own (no_grad, autocast) does not come along.
+    Trials in several threads share one generator and one compiler, and a CUDA graph being recorded must not see the
+    work of others. Wait for the device outside. Inside :func:`one_thread` that thread makes the call, on the caller's
+    stream; other state of the calling thread (no_grad, autocast) does not come along.
     """
-    if not _handing or getattr(_here, "hands", False):
+    if not _threads or getattr(_local, "is_the_one", False):
         with _lock:
             return work()
     stream = torch.cuda.current_stream() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
-    return _handing[-1].submit(_on, stream, work).result()
+    return _threads[-1].submit(_on, stream, work).result()
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Have one thread do all that :func:`in_turn` is asked for, so that what libraries keep for each thread, such as
-    which kernels they have chosen, is there once."""
-    with ThreadPoolExecutor(1, initializer=lambda: setattr(_here, "hands", True)) as handing:
-        _handing.append(handing)
+    """Let one thread make every call of :func:`with_device_lock`.
+
+    Libraries keep some things once per thread, such as which kernels they have chosen: so they exist once.
+    """
+    with ThreadPoolExecutor(1, initializer=lambda: setattr(_local, "is_the_one", True)) as handing:
+        _threads.append(handing)
         try:
             yield
         finally:
-            _handing.remove(handing)
+            _threads.remove(handing)
 
 
 def on_device(device: str) -> AbstractContextManager[object]:
-    """Make a GPU the current one, whose streams and events are meant where none is named."""
+    """Make a GPU the current one: streams and events that name no device then belong to it."""
     return torch.cuda.device(device) if torch.device(device).type == "cuda" else nullcontext()
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from domainwise.acceleration.device_lock import in_turn
+from domainwise.acceleration.device_lock import with_device_lock
 from domainwise.algorithms import Algorithm
 from domainwise.data.batches.feed import Inputs, Part, batches
 from domainwise.experiment.metrics import BINS, kept
@@ -33,7 +33,7 @@ def begin(
     algorithm: Algorithm, part: Part, inputs: Inputs, generator: torch.Generator | None = None, *, counts: bool = False
 ) -> Evaluation:
     """:func:`evaluate` without waiting for the device, which then has the next part to go on with."""
-    return Evaluation(in_turn(lambda: _sums(algorithm, part, inputs, generator, counts)), len(part))
+    return Evaluation(with_device_lock(lambda: _sums(algorithm, part, inputs, generator, counts)), len(part))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from domainwise.acceleration.device_lock import in_turn, one_thread
+from domainwise.acceleration.device_lock import one_thread, with_device_lock
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
@@ -57,7 +57,7 @@ def run_packed(
                     for trial in waiting:
                         tell(trial, work(trial, data, folder, how, tell))
                         if torch.device(how.device).type != "cpu":
-                            in_turn(gc.collect)  # a network and how its modules compute hold each other, and memory
+                            with_device_lock(gc.collect)  # a network and its replaced forwards hold each other
         except BaseException as error:  # not of a trial, which would be its result: a full disk, a device that is lost
             errors.append(error)
             waiting.closed = True

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from domainwise.acceleration.cuda_graph import Fast, Update, prepare, updater
-from domainwise.acceleration.device_lock import in_turn
+from domainwise.acceleration.device_lock import with_device_lock
 from domainwise.acceleration.precision import arithmetic_units
 from domainwise.acceleration.recording import Captured
 from domainwise.algorithms import Algorithm
@@ -70,7 +70,7 @@ def run(
 
         started = time.perf_counter() - checkpoints.seconds
         for step in range(first, trial.steps):
-            losses.keep(step, in_turn(lambda: update(feed.draw(algorithm.fresh))))
+            losses.keep(step, with_device_lock(lambda: update(feed.draw(algorithm.fresh))))
             averages.update(params, step)
             keeper.after(step)
             last = step == trial.steps - 1
@@ -118,7 +118,7 @@ def set_up(
         return net, update
 
     sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
-    net, update = in_turn(made)
+    net, update = with_device_lock(made)
     scale = normalisation(net, data.shape[-1])
     inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
@@ -133,7 +133,7 @@ def averaged_in(trial: Trial, algorithm: Algorithm, averaged: Sequence[Tensor], 
     seed, drawn = seed_hash(trial.seed, "refresh"), {"balanced": feed.balanced, "pooled": feed.pooled}
     aside = Feed(feed.parts, feed.inputs, trial.batch, seed, **drawn)
     with swapped_in(net.parameters(), averaged, net.buffers()):
-        in_turn(lambda: refresh_batch_norm(net, (aside.draw() for _ in range(REFRESH))))  # type: ignore[misc]
+        with_device_lock(lambda: refresh_batch_norm(net, (aside.draw() for _ in range(REFRESH))))  # type: ignore[misc]
         yield
 
 
@@ -141,11 +141,11 @@ def averaged_in(trial: Trial, algorithm: Algorithm, averaged: Sequence[Tensor], 
 def generators_kept(device: str) -> Iterator[None]:
     """The caller's global generators are afterwards as they were."""
     forked = torch.random.fork_rng(devices=[device] if device != "cpu" else [])
-    in_turn(forked.__enter__)
+    with_device_lock(forked.__enter__)
     try:
         yield
     finally:
-        in_turn(lambda: forked.__exit__(None, None, None))
+        with_device_lock(lambda: forked.__exit__(None, None, None))
 
 
 class GlobalGenerators:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from domainwise.acceleration.device_lock import in_turn
+from domainwise.acceleration.device_lock import with_device_lock
 from domainwise.errors import InputError
 from domainwise.files import exists, sync
 from domainwise.training.checkpoints.files import NAME, Damaged, Found, load, remove, saved, unfinished, write
@@ -117,7 +117,7 @@ class Checkpoints:
             return 0
         state = self.found.state
         for name, part in parts.items():
-            in_turn(partial(part.load_state_dict, state[name]))
+            with_device_lock(partial(part.load_state_dict, state[name]))
         self.updates = self.found.step
         self.found = replace(self.found, state=None)  # a second copy of everything is not needed any more
         return self.updates
@@ -183,7 +183,7 @@ class Checkpoints:
             "journals": {name: path.stat().st_size if path.exists() else 0 for name, path in journals.items()},
             "seconds": seconds,
         }
-        return in_turn(lambda: flatten({name: part.state_dict() for name, part in self.parts.items()})), about
+        return with_device_lock(lambda: flatten({name: part.state_dict() for name, part in self.parts.items()})), about
 
     def _start(self, folder: Path, flat: Flat, about: dict[str, Any]) -> None:
         updates, started = self.updates, self.last
