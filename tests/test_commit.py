@@ -15,6 +15,7 @@ from domainwise.algorithms import parse
 from domainwise.experiment.settings import resolve
 from domainwise.machine import commit
 from domainwise.training.plan import plan
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
 
 HASH, OTHER = "0123456789" * 4, "f" * 40
@@ -90,7 +91,7 @@ def test_a_result_has_it_and_going_on_with_another_says_nothing(tmp_path: Path, 
 
     monkeypatch.setattr(machine, "COMMIT", OTHER)
     with pytest.raises(Killed):
-        execute(one, stripes(), tmp_path, checkpoint_every=1, watch=watch)
+        execute(one, stripes(), tmp_path, RunOptions(checkpoint_every=1), watch=watch)
     said: list[object] = []
     monkeypatch.setattr(machine, "COMMIT", HASH)
     execute(one, stripes(), tmp_path, watch=lambda _, event: said.append(event.get("note")))

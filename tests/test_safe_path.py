@@ -21,7 +21,7 @@ from domainwise.sweeps.given import Place
 from domainwise.sweeps.ray_engine import RayEngine
 from domainwise.sweeps.worker_pool import Processes
 from domainwise.training.plan import plan
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 SOURCE = str(Path(domainwise.__file__).parents[1])
@@ -49,7 +49,7 @@ def result_of_a_worker(trap: Path) -> str:
     def watch(trial, event) -> None:
         found.extend([event["result"]["status"]] if "result" in event else [])
 
-    Processes([Place(How(), 1)], stripes(), trap / "out", watch).run([trial])
+    Processes([Place(RunOptions(), 1)], stripes(), trap / "out", watch).run([trial])
     return found[0]
 
 
@@ -103,7 +103,7 @@ def test_a_cluster_that_asks_nobody_for_a_token_is_not_started(monkeypatch: pyte
     with pytest.raises(InputError, match="RAY_AUTH_MODE=disabled asks nobody for a token"):
         RayEngine()
     with pytest.warns(UserWarning, match="whoever reaches the cluster can run code on it as whoever started it"):
-        RayEngine("127.0.0.2:6379")
+        RayEngine(address="127.0.0.2:6379")
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     RayEngine()
 

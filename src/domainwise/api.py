@@ -26,6 +26,7 @@ from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.status import write_plan
 from domainwise.training.fit import fit as fit
 from domainwise.training.plan import plan, seeds_of, targets_of
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch
 
 
@@ -146,14 +147,11 @@ def compare(
         data, algorithms, targets=targets, seeds=seeds, settings=chosen, average=average, draws=draws, output=output
     )
     engine = Engine(
+        RunOptions(device, keep=keep, snapshots=snapshots, evaluate_all=evaluate_all),
         processes,
         threads,
-        device,
-        keep=keep,
-        timeout=timeout,
-        snapshots=snapshots,
-        per_gpu=per_gpu,
-        evaluate_all=evaluate_all,
-        retries=retries,
+        per_gpu,
+        timeout,
+        retries,
     )
     return comparison.run(engine, watch or (lambda trial, event: None), retry_failed)

@@ -21,6 +21,7 @@ from domainwise.experiment.trial import Trial
 from domainwise.networks.network import Network, build
 from domainwise.training.loop import run
 from domainwise.training.plan import plan
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
@@ -174,7 +175,7 @@ def trial(**given: object) -> Trial:
 @pytest.mark.parametrize("fast", [Fast(False, False), Fast(False, True), Fast(True, True)])
 def test_a_trial_runs_on_the_gpu_from_start_to_result(tmp_path: Path, fast: Fast) -> None:
     one = trial(steps=40, evaluate_every=20)
-    result = execute(one, DATA, tmp_path / "gpu", device="cuda", fast=fast)
+    result = execute(one, DATA, tmp_path / "gpu", RunOptions("cuda", fast))
     host = execute(one, DATA, tmp_path / "cpu")
     assert result["status"] == "finished", result["message"]
     assert result["selected"]["validation"] == pytest.approx(host["selected"]["validation"], abs=0.1)

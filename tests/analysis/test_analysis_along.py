@@ -25,6 +25,7 @@ from domainwise.report.page.balance import Measured, compared, rows
 from domainwise.report.page.page import render
 from domainwise.report.statistics import sentences, sign_flip
 from domainwise.saved_models.saved import load
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
 
 
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("out")
     settings = resolve(benchmark="digits", device="cpu", given={"steps": 9, "batch": 8})
     for trial in prepare(digits(), "fish,arith", targets=["75"], seeds=2, settings=settings, output=output).trials:
-        execute(trial, digits(), output / "trials" / trial.id, snapshots=3)
+        execute(trial, digits(), output / "trials" / trial.id, RunOptions(snapshots=3))
     return output
 
 

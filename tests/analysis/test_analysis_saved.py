@@ -21,6 +21,7 @@ from domainwise.experiment.settings import resolve
 from domainwise.networks.network import Network
 from domainwise.report.page.page import render
 from domainwise.saved_models.saved import load, save
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
 
 DATA = stripes("abcd")
@@ -43,7 +44,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("snapshots")
     settings = resolve(benchmark="digits", device="cpu", given={"steps": 6, "batch": 8})
     (one,) = prepare(digits(), "erm", targets=["75"], seeds=1, settings=settings, output=output).trials
-    execute(one, digits(), output / "trials" / one.id, snapshots=3)
+    execute(one, digits(), output / "trials" / one.id, RunOptions(snapshots=3))
     return output / "trials" / one.id
 
 

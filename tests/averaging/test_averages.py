@@ -12,7 +12,6 @@ from made_data import stripes
 
 import domainwise as dw
 from domainwise import InputError
-from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
 from domainwise.averaging import averagers, canonical
 from domainwise.data.batches.feed import Feed
@@ -28,6 +27,7 @@ from domainwise.sweeps.status import status
 from domainwise.training.checkpoints import load, save, saved
 from domainwise.training.loop import averaged_in, run, set_up
 from domainwise.training.plan import plan
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
 from domainwise.training.train_again import AGAIN
 
@@ -121,7 +121,7 @@ def stopped(one: Trial, folder: Path, at: int = 12, **options: Any) -> None:
             raise Killed
 
     with pytest.raises(Killed):
-        execute(one, DATA, folder, watch=watch, checkpoint_every=1, **options)
+        execute(one, DATA, folder, RunOptions(checkpoint_every=1, **options), watch=watch)
 
 
 def left(folder: Path) -> dict[str, object]:
@@ -137,11 +137,13 @@ def left(folder: Path) -> dict[str, object]:
 
 
 def test_a_run_with_two_averagers_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path) -> None:
-    execute(trial(BOTH, dropout=0.3), DATA, tmp_path / "whole", keep="all")
+    execute(trial(BOTH, dropout=0.3), DATA, tmp_path / "whole", RunOptions(keep="all"))
     one = trial(BOTH, dropout=0.3)
     stopped(one, tmp_path / "half", keep="all")
     said: list[str] = []
-    execute(one, DATA, tmp_path / "half", keep="all", watch=lambda _, event: said.append(event.get("note", "")))
+    execute(
+        one, DATA, tmp_path / "half", RunOptions(keep="all"), watch=lambda _, event: said.append(event.get("note", ""))
+    )
     assert any(note.startswith("resumes at step") for note in said)
     assert left(tmp_path / "half") == left(tmp_path / "whole")
     homes = {path.parent.name for path in (tmp_path / "half").glob("*/config.json")}
@@ -238,7 +240,7 @@ def test_a_kill_while_the_new_run_takes_its_place_loses_nothing(tmp_path: Path, 
 
 def test_balanced_minibatches_renew_the_statistics_of_an_average(tmp_path: Path, monkeypatch) -> None:
     one = trial(network=normed(tmp_path), balanced=True)
-    algorithm, _, feed, _ = set_up(one, DATA, "cpu", Fast(), False, print)
+    algorithm, _, feed, _ = set_up(one, DATA, RunOptions(), print)
     drawn: list[bool] = []
     draw = Feed.draw
     monkeypatch.setattr(Feed, "draw", lambda self, times=1: drawn.append(self.balanced) or draw(self, times))

@@ -30,6 +30,7 @@ from domainwise.experiment.trial import Trial
 from domainwise.training import run_trial as executing
 from domainwise.training.checkpoints import files
 from domainwise.training.plan import plan
+from domainwise.training.run_options import RunOptions
 
 DATA = stripes()
 STEPS = 30
@@ -57,7 +58,11 @@ def run(one: Trial, folder: Path) -> list[int]:
     """To its end; where it went on from is returned."""
     heard: list[str] = []
     result = executing.execute(
-        one, DATA, folder, snapshots=1, checkpoint_every=5, watch=lambda _, event: heard.append(event.get("note", ""))
+        one,
+        DATA,
+        folder,
+        RunOptions(snapshots=1, checkpoint_every=5),
+        watch=lambda _, event: heard.append(event.get("note", "")),
     )
     assert result["status"] == "finished", result
     return [int(note.split()[-1]) for note in heard if note.startswith("resumes at step")]

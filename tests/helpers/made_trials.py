@@ -14,6 +14,7 @@ from domainwise.experiment import records
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.training.plan import plan
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
 
 DATA = stripes()
@@ -35,7 +36,7 @@ def run(one: Trial, folder: Path, *, at: int = -1, then: Callable[[], object] = 
         elif event.get("step") == at and "validation" not in event:
             then()
 
-    execute(one, DATA, folder, watch=watch, **{"snapshots": 1, "checkpoint_every": 5, **options})
+    execute(one, DATA, folder, RunOptions(**{"snapshots": 1, "checkpoint_every": 5, **options}), watch=watch)
     return said
 
 

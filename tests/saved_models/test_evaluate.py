@@ -25,6 +25,7 @@ from domainwise.networks.network import build
 from domainwise.saved_models.evaluation import evaluate
 from domainwise.sweeps.disk_space import disk_needed
 from domainwise.training.plan import plan
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
 
 CLASSES = 7
@@ -206,7 +207,7 @@ def test_a_thousand_classes_take_little_room_and_the_estimate_has_it(tmp_path: P
     data = domains({name: (pixels, np.arange(1000)) for name in "ab"}, name="thousand")
     (trial,) = plan(data, parse("erm"), [("b",)], [0], resolve(given={"steps": 2, "evaluate_every": 1, "batch": 4}))
     needed = disk_needed(trial, data, keep="none")
-    assert execute(trial, data, tmp_path, keep="none")["status"] == "finished"
+    assert execute(trial, data, tmp_path, RunOptions(keep="none"))["status"] == "finished"
     size = (tmp_path / "counts.json").stat().st_size
     assert size < needed.afterwards < 4 * size
     assert size < 200_000

@@ -21,7 +21,7 @@ from domainwise.sweeps.given import Place
 from domainwise.sweeps.shared_gpu import Many, fitting
 from domainwise.sweeps.worker_pool import Processes
 from domainwise.training.plan import plan
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
 
 DATA = stripes()
@@ -60,7 +60,7 @@ def run(packed: list[Trial], folder: Path, room: Many = 3) -> dict[str, dict[str
             assert trial.label not in found
             found[trial.label] = event["result"]
 
-    Processes([Place(How(), room)], DATA, folder, watch).run(packed)
+    Processes([Place(RunOptions(), room)], DATA, folder, watch).run(packed)
     return found
 
 
@@ -95,7 +95,7 @@ def test_a_lost_device_costs_the_others_of_its_process_nothing(tmp_path: Path, a
 def test_a_trial_that_hangs_is_ended_and_the_others_of_its_process_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Engine, "places", [Place(How(), 3)])
+    monkeypatch.setattr(Engine, "places", [Place(RunOptions(), 3)])
     algorithms = f"{written(tmp_path, HANGING, always=True)},erm"
     results = compare(DATA, algorithms, targets="c", seeds=1, steps=12, output=tmp_path / "out", timeout=6)
     (hanging,) = results.troubled
@@ -144,12 +144,12 @@ def test_a_process_that_cannot_start_is_not_written_down_against_a_trial(tmp_pat
 
 def test_there_is_a_process_for_each_gpu_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    every, one = Engine(device="cuda", per_gpu=3), Engine(device="cuda:1", per_gpu="auto")
-    assert [(place.how.device, place.room) for place in every.places] == [("cuda:0", 3), ("cuda:1", 3)]
-    assert [(place.how.device, place.room) for place in one.places] == [("cuda:1", "auto")]
+    every, one = Engine(RunOptions("cuda"), per_gpu=3), Engine(RunOptions("cuda:1"), per_gpu="auto")
+    assert [(place.options.device, place.room) for place in every.places] == [("cuda:0", 3), ("cuda:1", 3)]
+    assert [(place.options.device, place.room) for place in one.places] == [("cuda:1", "auto")]
     assert (every.at_once, one.at_once, Engine(processes=5).at_once) == (6, 4, 5)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)  # as where a cluster is started from
-    assert Engine(device="cuda").at_once == 1
+    assert Engine(RunOptions("cuda")).at_once == 1
 
 
 @pytest.mark.parametrize(("free", "room"), [(90, 4), (25, 3), (14, 2), (10, 1), (0, 1)])

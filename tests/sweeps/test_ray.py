@@ -20,8 +20,9 @@ from domainwise.api import Comparison, Results, prepare
 from domainwise.experiment.output_folder import opened
 from domainwise.experiment.settings import resolve
 from domainwise.sweeps import ray_engine as on_ray, work
+from domainwise.sweeps.engine import Engine
 from domainwise.sweeps.ray_engine import RayEngine, attend, park
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import DeviceLost
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
@@ -39,7 +40,7 @@ def run(comparison: Comparison, engine: RayEngine) -> Results:
 @pytest.mark.parametrize("address", ["127.0.0.2:1", "ray://127.0.0.2:1", "nowhere.invalid:6379"])
 def test_a_cluster_that_is_not_there_is_a_sentence_at_once(tmp_path: Path, address: str) -> None:
     with pytest.raises(InputError, match=rf"no Ray cluster to be reached at {address} "):
-        run(one_trial(tmp_path), RayEngine(address))
+        run(one_trial(tmp_path), RayEngine(address=address))
 
 
 @needs_ray
@@ -64,10 +65,10 @@ def test_ray_that_is_not_installed_is_a_sentence(tmp_path: Path, monkeypatch: py
 
 @needs_ray
 def test_trials_ask_ray_for_their_share_of_a_gpu() -> None:
-    assert RayEngine(threads=2, device="cpu", per_gpu=4).needs == {"num_cpus": 2}
-    assert RayEngine(threads=2, device="cuda", per_gpu=4).needs == {"num_cpus": 2, "num_gpus": 0.25}
-    assert RayEngine(device="cuda", per_gpu="auto").needs == {"num_cpus": 1, "num_gpus": 1}
-    assert RayEngine(device="cuda:1").how.device == "cuda"
+    assert RayEngine(Engine(threads=2, per_gpu=4)).needs == {"num_cpus": 2}
+    assert RayEngine(Engine(RunOptions("cuda"), threads=2, per_gpu=4)).needs == {"num_cpus": 2, "num_gpus": 0.25}
+    assert RayEngine(Engine(RunOptions("cuda"), per_gpu="auto")).needs == {"num_cpus": 1, "num_gpus": 1}
+    assert RayEngine(Engine(RunOptions("cuda:1"))).options.device == "cuda"
 
 
 @pytest.fixture
@@ -76,7 +77,9 @@ def node(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     (trial,) = one_trial(tmp_path).trials
     with opened(tmp_path, stripes()):
         seen = {"parked": str(park(stripes(), tmp_path)), "folder": str(tmp_path)}
-    return lambda **other: attend(trial.to_json(), **seen | other, how=How().to_json(), threads=1, timeout=None)
+    return lambda **other: attend(
+        trial.to_json(), **seen | other, options=RunOptions().to_json(), threads=1, timeout=None
+    )
 
 
 @pytest.mark.parametrize(("place", "name"), [("folder", "output folder"), ("parked", "data")])
@@ -161,7 +164,7 @@ def test_a_cluster_started_for_you_gives_the_same_numbers(tmp_path: Path) -> Non
     settings = resolve(given={"steps": 8})
     ask = {"targets": "c", "seeds": 2}
     comparison = prepare(stripes(), "erm", **ask, settings=settings, output=tmp_path / "ray")
-    apart = run(comparison, RayEngine(processes=2, snapshots=1))
+    apart = run(comparison, RayEngine(Engine(RunOptions(snapshots=1), processes=2)))
     here = compare(stripes(), "erm", **ask, steps=8, output=tmp_path / "here")
     assert [one.result["selected"] for one in apart.outcomes] == [one.result["selected"] for one in here.outcomes]
     assert all((outcome.folder / "snapshots").is_dir() for outcome in apart.outcomes)

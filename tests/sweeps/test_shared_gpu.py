@@ -13,7 +13,7 @@ from domainwise.experiment import records
 from domainwise.experiment.settings import resolve
 from domainwise.sweeps.shared_gpu import run_packed
 from domainwise.training.plan import plan
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
 
 DATA = stripes()
@@ -38,11 +38,11 @@ def test_a_packed_trial_equals_the_same_trial_alone(tmp_path: Path, device: str)
         trials(),
         DATA,
         tmp_path / "packed",
-        how=How(device),
+        options=RunOptions(device),
         watch=lambda trial, event: found.update({trial.id: event["result"]} if "result" in event else {}),
     )
     for trial in trials():
-        alone = execute(trial, DATA, tmp_path / "alone" / trial.id, device=device)
+        alone = execute(trial, DATA, tmp_path / "alone" / trial.id, RunOptions(device))
         assert found[trial.id]["selected"]["validation"] == pytest.approx(alone["selected"]["validation"], abs=1e-6)
         assert found[trial.id]["selected"]["targets"] == pytest.approx(alone["selected"]["targets"], abs=1e-6)
         assert (tmp_path / "packed" / "trials" / trial.id / "best" / "config.json").exists()
@@ -70,7 +70,7 @@ def test_what_an_algorithm_draws_as_it_is_set_up_is_the_same_packed(tmp_path: Pa
     file = tmp_path / "drawing.py"
     file.write_text(DRAWING)
     many = trials(",".join(f"{file}:Drawing(which={i})" for i in range(4)), steps=1)
-    run_packed(many, DATA, tmp_path / "packed", how=How())
+    run_packed(many, DATA, tmp_path / "packed", options=RunOptions())
     losses = {
         trial.id: next(records.read(tmp_path / "packed" / "trials" / trial.id / "records.jsonl"))["loss"]
         for trial in many
@@ -93,7 +93,7 @@ def test_what_goes_wrong_in_one_ends_only_that_one(tmp_path: Path, device: str) 
         packed,
         DATA,
         tmp_path,
-        how=How(device),
+        options=RunOptions(device),
         watch=lambda trial, event: found.update(
             {trial.algorithm: event["result"]["status"]} if "result" in event else {}
         ),
@@ -103,6 +103,6 @@ def test_what_goes_wrong_in_one_ends_only_that_one(tmp_path: Path, device: str) 
 
 def test_trials_that_would_disturb_each_other_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="dropout"):
-        run_packed(trials(dropout=0.1), DATA, tmp_path, how=How())
+        run_packed(trials(dropout=0.1), DATA, tmp_path, options=RunOptions())
     with pytest.raises(InputError, match="precision"):
-        run_packed([*trials("erm"), *trials("erm", precision="bf16")], DATA, tmp_path, how=How())
+        run_packed([*trials("erm"), *trials("erm", precision="bf16")], DATA, tmp_path, options=RunOptions())

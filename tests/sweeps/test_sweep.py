@@ -23,7 +23,7 @@ from domainwise.sweeps import claims
 from domainwise.sweeps.claims import Claim, Claims
 from domainwise.sweeps.work import work
 from domainwise.training.plan import plan
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 
 DATA = stripes()
 posix = pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL on Windows")
@@ -149,7 +149,7 @@ def test_who_has_lost_a_claim_stops_and_publishes_nothing(tmp_path: Path, monkey
     def take_over(trial: Trial, event: dict) -> None:
         left_behind(tmp_path, trial, token="another")
 
-    event = work(trial, DATA, tmp_path, How(keep="none"), take_over)
+    event = work(trial, DATA, tmp_path, RunOptions(keep="none"), take_over)
     assert event == {"taken": True}
     assert not (tmp_path / "trials" / trial.id / "result.json").exists()
     assert claims.read(tmp_path / "claims" / trial.id)["token"] == "another"

@@ -26,6 +26,7 @@ from domainwise.experiment.settings import resolve
 from domainwise.sweeps import claims
 from domainwise.training.checkpoints import saved
 from domainwise.training.plan import plan
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
 
 MOMENTARY = (errno.EIO, errno.EACCES, errno.ESTALE, errno.EMFILE, errno.ENOMEM)
@@ -102,7 +103,7 @@ def test_each_read_of_a_resume_may_fail_and_nothing_is_lost(
             failing = Failing(patch, begun, number, late)
             said: list[str] = []
             with pytest.raises((InputError, Killed)) as error:
-                execute(trial(), DATA, begun, snapshots=1, checkpoint_every=5, watch=stopping(said))
+                execute(trial(), DATA, begun, RunOptions(snapshots=1, checkpoint_every=5), watch=stopping(said))
             if len(failing.calls) < number:
                 break
         if error.type is InputError:

@@ -17,12 +17,12 @@ from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.sweeps.shared_gpu import run_packed
 from domainwise.training.plan import plan
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")]
 
 DATA = stripes()
-EXACT = How("cuda", Fast(deterministic=True), snapshots=1)
+EXACT = RunOptions("cuda", Fast(deterministic=True), snapshots=1)
 
 
 def trials(text: str = "erm,arith", **given: object) -> list[Trial]:
@@ -35,7 +35,7 @@ class Killed(BaseException):
     pass
 
 
-def run(packed: list[Trial], folder: Path, how: How, kill: str = "") -> None:
+def run(packed: list[Trial], folder: Path, options: RunOptions, kill: str = "") -> None:
     """All of them; the process of the algorithm ``kill`` seems to die in the middle of it."""
 
     def watch(trial: Trial, event: dict[str, Any]) -> None:
@@ -43,7 +43,7 @@ def run(packed: list[Trial], folder: Path, how: How, kill: str = "") -> None:
         if trial.algorithm == kill and event.get("step", 0) > 20:
             raise Killed
 
-    run_packed(packed, DATA, folder, at_once=len(packed), how=how, watch=watch)
+    run_packed(packed, DATA, folder, at_once=len(packed), options=options, watch=watch)
 
 
 def remains(folder: Path, packed: list[Trial]) -> dict[str, object]:
@@ -70,11 +70,11 @@ def test_deterministic_trials_go_on_bit_for_bit(tmp_path: Path, text: str, preci
 
 def test_others_go_on_within_what_kernels_vary(tmp_path: Path) -> None:
     (one,) = trials("arith", precision="fp32")
-    how = How("cuda")
-    run([one], tmp_path / "whole", how)
+    options = RunOptions("cuda")
+    run([one], tmp_path / "whole", options)
     with pytest.raises(Killed):
-        run([one], tmp_path / "killed", how, kill="arith")
-    run([one], tmp_path / "killed", how)
+        run([one], tmp_path / "killed", options, kill="arith")
+    run([one], tmp_path / "killed", options)
     losses = {
         name: [line["loss"] for line in records.read(tmp_path / name / "trials" / one.id / "records.jsonl")]
         for name in ("whole", "killed")

@@ -10,7 +10,6 @@ import torch
 from made_data import stripes
 
 from domainwise import InputError
-from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
 from domainwise.data.batches.feed import Feed, Inputs, Part
 from domainwise.data.domains import Domain
@@ -23,6 +22,7 @@ from domainwise.experiment.trial import Trial
 from domainwise.training.loop import averaged_in, run, set_up
 from domainwise.training.loss_log import Diverged
 from domainwise.training.plan import plan
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
 
 DATA = stripes()
@@ -242,7 +242,7 @@ def test_an_average_with_batch_norm_is_evaluated_with_statistics_of_its_own(tmp_
     assert both["status"] == "finished", both["message"]
     assert both["selected"] == plain["selected"]  # the model's own statistics are back after every evaluation
     assert both["averages"]["ema(decay=0.99)"]["last"]["validation"] > 0.8
-    algorithm, _, feed, _ = set_up(trial(**given), DATA, "cpu", Fast(), False, print)
+    algorithm, _, feed, _ = set_up(trial(**given), DATA, RunOptions(), print)
     norm = next(module for module in algorithm.net.modules() if isinstance(module, torch.nn.BatchNorm2d))
     before = norm.running_mean.clone()
     with averaged_in(trial(**given), algorithm, [p.detach() for p in algorithm.net.parameters()], feed):
@@ -253,7 +253,7 @@ def test_an_average_with_batch_norm_is_evaluated_with_statistics_of_its_own(tmp_
 @pytest.mark.parametrize("validation", ["plain", "augmented"])
 def test_evaluating_all_adds_what_the_sources_are_trained_on_and_changes_no_other_number(validation: str) -> None:
     one = trial(validation=validation, augment="flip", average="ema")
-    few, every = list(run(one, DATA)), list(run(one, DATA, evaluate_all=True))
+    few, every = list(run(one, DATA)), list(run(one, DATA, RunOptions(evaluate_all=True)))
     for before, after in zip(few, every, strict=True):
         both = ((record["domains"], record["averages"]["ema"]) for record in (before, after))
         for some, all_of_them in zip(*both, strict=True):

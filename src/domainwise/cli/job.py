@@ -5,16 +5,15 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from domainwise.acceleration.cuda_graph import Fast
 from domainwise.api import Comparison, Results
 from domainwise.cli.live_report import Refreshing
-from domainwise.cli.option_groups import Beside, Cluster, Machine, Many
+from domainwise.cli.option_groups import Beside, Cluster, Machine, Many, run_options
 from domainwise.cli.progress import display
 from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome, outcomes
@@ -62,21 +61,17 @@ class Job:
         return self.comparison.folder / "report.html"
 
     def _engine(self) -> Engine:
-        machine, beside = self.machine, self.beside
+        machine = self.machine
         device = device_named(machine.device, elsewhere=self.cluster.elsewhere)
         threads = machine.threads or threads_for(self.comparison.trials[0].network)
         if self.many.processes and device != "cpu":
             raise InputError("--processes is for a CPU; on a GPU, --per-gpu says how many trials run side by side")
         return Engine(
+            run_options(device, machine, self.beside),
             self.many.processes or processes_for(device, threads),
             threads,
-            device,
-            Fast(not machine.no_compile, not machine.no_capture, beside.deterministic),
-            beside.keep.value,
-            machine.timeout,
-            beside.snapshots,
             read_many(self.many.per_gpu),
-            beside.evaluate_all,
+            machine.timeout,
             self.many.retries,
         )
 
@@ -85,7 +80,7 @@ class Job:
             return engine
         from domainwise.sweeps.ray_engine import RayEngine
 
-        return RayEngine(self.cluster.address, **{f.name: getattr(engine, f.name) for f in fields(engine)})
+        return RayEngine(engine, self.cluster.address)
 
     def _announce(self, missing: Sequence[Trial], at_once: int) -> None:
         trials = self.comparison.trials

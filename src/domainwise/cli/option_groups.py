@@ -5,11 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from domainwise.cli import options as o
 from domainwise.errors import InputError
+
+if TYPE_CHECKING:
+    from domainwise.training.run_options import RunOptions
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,17 @@ class Cluster:
     @property
     def elsewhere(self) -> bool:
         return self.engine is o.Engine.ray
+
+
+def run_options(device: str, *groups: object) -> RunOptions:
+    """Return the run options among the fields of option groups; a field named after one sets it."""
+    from domainwise.acceleration.cuda_graph import Fast
+    from domainwise.training.run_options import RunOptions
+
+    given = {name: value for group in groups for name, value in vars(group).items()}
+    given = {name: value.value if isinstance(value, Enum) else value for name, value in given.items()}
+    fast = Fast(not given["no_compile"], not given["no_capture"], given["deterministic"])
+    return RunOptions(**{**RunOptions.among(given), "device": device, "fast": fast})
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -34,8 +34,8 @@ class Keeper:
         folder: the trial's, for what is written at once.
     """
 
-    def __init__(self, trial: Trial, *, keep: Keep = "none", snapshots: int = 0, folder: Path | None = None) -> None:
-        self.trial, self.keep, self.folder = trial, checked(keep), folder
+    def __init__(self, trial: Trial, keep: Keep = "none", snapshots: int = 0, folder: Path | None = None) -> None:
+        self.trial, self.keep, self.folder = trial, keep, folder
         self.snapshots = spread(snapshots, trial.steps)
         self.values: dict[str, float] = {}
         self.kept: dict[str, tuple[int, dict[str, Tensor]]] = {}

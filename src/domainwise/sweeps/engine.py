@@ -5,27 +5,25 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
-from domainwise.acceleration.cuda_graph import Fast
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import served
 from domainwise.experiment.settings import number, whole
 from domainwise.experiment.trial import Trial
 from domainwise.machine import bearable
-from domainwise.saved_models.keep import Keep, checked
 from domainwise.sweeps.claims import Claims
 from domainwise.sweeps.given import Place
 from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.work import work
 from domainwise.sweeps.worker_pool import Processes
 from domainwise.training.ending import failed
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import DeviceLost, Watch
 
 LONGEST = 10**8  # seconds: three years
@@ -50,15 +48,11 @@ class Engine:
     a GPU, or a timeout, they are in processes of their own: those can be ended, and a device error ends only them.
     """
 
+    options: RunOptions = RunOptions()  # its device "cuda" is all GPUs
     processes: int = 1  # on a CPU
     threads: int = 1
-    device: str = "cpu"  # "cuda" is all GPUs
-    fast: Fast = Fast()
-    keep: Keep = "best"
-    timeout: float | None = None
-    snapshots: int = 0
     per_gpu: Many = 1
-    evaluate_all: bool = False
+    timeout: float | None = None
     retries: int | None = None  # of a trial whose process has died; None is RETRIES
 
     def __post_init__(self) -> None:
@@ -70,15 +64,14 @@ class Engine:
             raise InputError(f"timeout is in seconds, above 0 and up to {LONGEST:,}, got {self.timeout!r}")
         if self.retries is not None and not whole(self.retries, least=0):
             raise InputError(f"retries says how many, so 0 or more, got {self.retries!r}")
-        checked(self.keep)
 
     @property
     def places(self) -> list[Place]:
-        if torch.device(self.device).type == "cpu":
-            return [Place(self._how(self.device), 1, self.threads)] * self.processes
-        one = torch.device(self.device).index is not None
-        devices = [self.device] if one else [f"cuda:{i}" for i in range(torch.cuda.device_count())]
-        return [Place(self._how(device), self.per_gpu, self.threads) for device in devices]
+        if not self._on_gpu:
+            return [Place(self.options, 1, self.threads)] * self.processes
+        one = torch.device(self.options.device).index is not None
+        devices = [self.options.device] if one else [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        return [Place(replace(self.options, device=device), self.per_gpu, self.threads) for device in devices]
 
     @property
     def at_once(self) -> int:
@@ -89,8 +82,7 @@ class Engine:
         run_shared(trials, folder, watch, lambda free, hear: self._some(free, data, folder, hear))
 
     def _some(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
-        on_gpu = torch.device(self.device).type != "cpu"
-        if self.timeout is not None or (len(trials) > 1 and (on_gpu or self.processes > 1)):
+        if self.timeout is not None or (len(trials) > 1 and (self._on_gpu or self.processes > 1)):
             Processes(self.places, data, folder, watch, self.timeout, self.retries).run(trials)
         else:
             self._here(trials, data, folder, watch)
@@ -101,19 +93,20 @@ class Engine:
         try:
             for trial in trials:
                 watch(trial, self._one(trial, data, folder, watch))
-                if torch.device(self.device).type != "cpu":
+                if self._on_gpu:
                     gc.collect()  # a network and how its modules compute hold each other, and memory of the GPU
         finally:
             torch.set_num_threads(before)
 
     def _one(self, trial: Trial, data: Domains, folder: Path, watch: Watch) -> dict[str, Any]:
         try:
-            return work(trial, data, folder, self._how(self.device), watch)
+            return work(trial, data, folder, self.options, watch)
         except DeviceLost as error:
-            return {"result": failed(folder, trial, str(error), self.device)}
+            return {"result": failed(folder, trial, str(error), self.options.device)}
 
-    def _how(self, device: str) -> How:
-        return How(device, self.fast, self.keep, self.snapshots, self.evaluate_all)
+    @property
+    def _on_gpu(self) -> bool:
+        return torch.device(self.options.device).type != "cpu"
 
 
 def run_shared(

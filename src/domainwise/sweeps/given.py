@@ -18,7 +18,7 @@ from typing import IO, Any
 from domainwise.experiment.trial import Trial
 from domainwise.machine import environment
 from domainwise.sweeps.shared_gpu import AT_MOST, Many
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 
 STARTING = 120.0  # seconds for a process to come up, whatever the timeout of a trial
 GRACE = 30.0  # seconds for a trial to put itself aside when everything stops
@@ -28,7 +28,7 @@ GRACE = 30.0  # seconds for a trial to put itself aside when everything stops
 class Place:
     """Where trials run: a device, and how many of them at once."""
 
-    how: How
+    options: RunOptions
     room: Many = 1
     threads: int = 1
 
@@ -64,7 +64,7 @@ class Worker:
         self.given: dict[str, Given] = {}
         self.last_words = ""
         self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in stop()
-        arguments = [parked, folder, json.dumps(place.how.to_json()), place.room, place.threads]
+        arguments = [parked, folder, json.dumps(place.options.to_json()), place.room, place.threads]
         fixed = {"OMP_NUM_THREADS": str(place.threads), **environment()}
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "domainwise.sweeps.worker", *map(str, arguments)],

@@ -13,23 +13,21 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from domainwise.acceleration.cuda_graph import Fast
 from domainwise.data.decoded.array_files import Damaged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, warn
 from domainwise.experiment.output_folder import is_ours
 from domainwise.experiment.trial import Trial
 from domainwise.machine import environment, set_in
-from domainwise.saved_models.keep import Keep
 from domainwise.sweeps.claims import Claims
-from domainwise.sweeps.engine import run_shared
+from domainwise.sweeps.engine import Engine, run_shared
 from domainwise.training.ending import failed
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import DeviceLost, Watch
 
 RETRIES = 3  # of a trial whose process or node has died, if not told otherwise
@@ -40,17 +38,8 @@ LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 for a wish to be reached from ever
 class RayEngine:
     """Every trial is a task of its own. Without an address a cluster is started on this machine, and ended after."""
 
+    engine: Engine = Engine()  # its processes are those of a cluster started here
     address: str | None = None
-    processes: int = 1  # at once, on a cluster started here
-    threads: int = 1
-    device: str = "cpu"
-    fast: Fast = Fast()
-    keep: Keep = "best"
-    timeout: float | None = None
-    snapshots: int = 0
-    per_gpu: int | Literal["auto"] = 1
-    evaluate_all: bool = False
-    retries: int | None = None
 
     def __post_init__(self) -> None:
         if find_spec("ray") is None:
@@ -62,17 +51,18 @@ class RayEngine:
     @property
     def needs(self) -> dict[str, float]:
         """Of one trial, which is a process of its own here."""
-        share = 1 if self.per_gpu == "auto" else 1 / self.per_gpu
-        return {"num_cpus": self.threads, **({} if self.how.device == "cpu" else {"num_gpus": share})}
+        per_gpu = self.engine.per_gpu
+        share = 1 if per_gpu == "auto" else 1 / per_gpu
+        return {"num_cpus": self.engine.threads, **({} if self.options.device == "cpu" else {"num_gpus": share})}
 
     @property
     def _retries(self) -> int:
-        return RETRIES if self.retries is None else self.retries
+        return RETRIES if self.engine.retries is None else self.engine.retries
 
     @property
-    def how(self) -> How:
-        kind = self.device.partition(":")[0]  # Ray chooses which of the GPUs, and a process sees no other
-        return How(kind, self.fast, self.keep, self.snapshots, self.evaluate_all)
+    def options(self) -> RunOptions:
+        """Those of the engine; Ray chooses which of the GPUs, and a process sees no other."""
+        return replace(self.engine.options, device=self.engine.options.device.partition(":")[0])
 
     def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         if not trials:
@@ -87,7 +77,7 @@ class RayEngine:
         ray = authenticated(started_here=self.address is None)
         where: dict[str, Any] = {"address": self.address}
         if self.address is None:
-            cpus = self.processes * self.threads
+            cpus = self.engine.processes * self.engine.threads
             where = {"address": "local", "_node_ip_address": LOOPBACK, "num_cpus": cpus, "include_dashboard": False}
         # Ray lets all its processes import from where its driver stood when it connected: from an empty folder, then.
         with tempfile.TemporaryDirectory(prefix="domainwise-") as empty:
@@ -111,7 +101,7 @@ class RayEngine:
 
         task = ray.remote(max_retries=self._retries, **self.needs)(attend)
         here = "" if self.address else str(Path.cwd())
-        terms = (str(parked), str(folder), self.how.to_json(), self.threads, self.timeout, here)
+        terms = (str(parked), str(folder), self.options.to_json(), self.engine.threads, self.engine.timeout, here)
         running = {task.remote(trial.to_json(), *terms): trial for trial in trials}
         while running:
             done, _ = ray.wait(list(running), num_returns=1)
@@ -123,7 +113,7 @@ class RayEngine:
         try:
             event: dict[str, Any] = ray.get(task)
         except ray.exceptions.RayError as error:
-            return {"result": failed(folder, trial, given_up(error, self._retries), self.device)}
+            return {"result": failed(folder, trial, given_up(error, self._retries), self.engine.options.device)}
         if "wrong" in event:
             raise InputError(event["wrong"])
         return event
@@ -133,7 +123,7 @@ def attend(
     settings: dict[str, Any],
     parked: str,
     folder: str,
-    how: dict[str, Any],
+    options: dict[str, Any],
     threads: int,
     timeout: float | None,
     here: str = "",
@@ -162,8 +152,8 @@ def attend(
     Claims(output).free(trial.id)  # this may be the second attempt, after a process that is no more
     torch.set_num_threads(threads)
     try:
-        with limited(trial, output, how["device"], timeout):
-            return work(trial, data, output, How.from_json(how), lambda trial, event: None)
+        with limited(trial, output, options["device"], timeout):
+            return work(trial, data, output, RunOptions.from_json(options), lambda trial, event: None)
     except InputError as error:
         return {"wrong": f"on the node {node}: {error}"}
     except DeviceLost as error:

@@ -17,7 +17,7 @@ from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
 from domainwise.sweeps.work import work
 from domainwise.training.checkpoints import ask_to_stop, listening
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch
 
 Many = int | Literal["auto"]
@@ -33,7 +33,7 @@ def run_packed(
     folder: Path,
     *,
     at_once: Many = 4,
-    how: How = How(device="cuda"),  # noqa: B008  frozen
+    options: RunOptions = RunOptions(device="cuda"),  # noqa: B008  frozen
     watch: Watch = lambda trial, event: None,
 ) -> None:
     """Run trials in threads of this process, ``at_once`` of them side by side, each on a stream of its own.
@@ -42,7 +42,7 @@ def run_packed(
     memory, judging from the first one. Trials that draw from torch's global generator while they train (dropout) would
     disturb each other and are refused.
     """
-    waiting, room, lock = Waiting(trials, alone=at_once == 1), Room(at_once, how.device), threading.Lock()
+    waiting, room, lock = Waiting(trials, alone=at_once == 1), Room(at_once, options.device), threading.Lock()
     errors: list[BaseException] = []
 
     def tell(trial: Trial, event: dict[str, Any]) -> None:
@@ -52,11 +52,11 @@ def run_packed(
 
     def keep_running(place: int) -> None:
         try:
-            with own_stream(how.device):
+            with own_stream(options.device):
                 if room.admits(place):
                     for trial in waiting:
-                        tell(trial, work(trial, data, folder, how, tell))
-                        if torch.device(how.device).type != "cpu":
+                        tell(trial, work(trial, data, folder, options, tell))
+                        if torch.device(options.device).type != "cpu":
                             with_device_lock(gc.collect)  # a network and its replaced forwards hold each other
         except BaseException as error:  # not of a trial, which would be its result: a full disk, a device that is lost
             errors.append(error)

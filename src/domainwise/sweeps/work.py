@@ -10,11 +10,11 @@ from domainwise.data.domains import Domains
 from domainwise.experiment.output_folder import served
 from domainwise.experiment.trial import Trial
 from domainwise.sweeps.claims import Claim, Lost
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch, execute
 
 
-def work(trial: Trial, data: Domains, folder: Path, how: How, watch: Watch) -> dict[str, Any]:
+def work(trial: Trial, data: Domains, folder: Path, options: RunOptions, watch: Watch) -> dict[str, Any]:
     """Run a trial unless it has ended already, or another process is at it.
 
     Returns an event: {"result": ...}, with "elsewhere" where another process came to it; or {"taken": True}.
@@ -34,5 +34,5 @@ def work(trial: Trial, data: Domains, folder: Path, how: How, watch: Watch) -> d
             return {"result": result, "elsewhere": True}
         watch(trial, {"step": 0})
         with suppress(Lost):
-            return {"result": execute(trial, data, path, **vars(how), watch=listen)}
+            return {"result": execute(trial, data, path, options, watch=listen)}
     return {"taken": True}

@@ -22,12 +22,12 @@ from domainwise.experiment.trial import Trial
 from domainwise.sweeps.given import GRACE
 from domainwise.sweeps.shared_gpu import Many, run_packed
 from domainwise.training.checkpoints import listening, stop_requested
-from domainwise.training.run_options import How
+from domainwise.training.run_options import RunOptions
 
 LOOK = 0.2  # seconds between two looks at whether to stop
 
 
-def main(parked: str, folder: str, how: str, at_once: str, threads: str) -> None:
+def main(parked: str, folder: str, options: str, at_once: str, threads: str) -> None:
     torch.set_num_threads(int(threads))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     sys.stdout = sys.stderr  # what an algorithm prints must not end up among the answers
@@ -42,7 +42,6 @@ def main(parked: str, folder: str, how: str, at_once: str, threads: str) -> None
 
     say({"ready": True})
     many: Many = "auto" if at_once == "auto" else int(at_once)
-    options = How.from_json(json.loads(how))
     try:
         # Whoever shuts a machine down may tell every process, and the driver tells this one too: once is enough.
         with listening(again=lambda number: None):
@@ -51,7 +50,7 @@ def main(parked: str, folder: str, how: str, at_once: str, threads: str) -> None
                 data,
                 Path(folder),
                 at_once=many,
-                how=options,
+                options=RunOptions.from_json(json.loads(options)),
                 watch=lambda trial, event: say({"id": trial.id, **event}),
             )
     except InputError as error:  # nothing that one trial is to blame for

@@ -175,4 +175,4 @@ class Processes:
         )
 
     def _fail(self, worker: Worker, one: Given, message: str) -> None:
-        self.watch(one.trial, {"result": failed(self.folder, one.trial, message, worker.place.how.device)})
+        self.watch(one.trial, {"result": failed(self.folder, one.trial, message, worker.place.options.device)})

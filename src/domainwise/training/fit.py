@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from domainwise.acceleration.cuda_graph import Fast
 from domainwise.algorithms import parse
 from domainwise.averaging import canonical
 from domainwise.data.domains import Domains
@@ -29,6 +28,7 @@ from domainwise.saved_models.which import PLAIN, averager_of, home_of
 from domainwise.training.checkpoints import saved, told_of
 from domainwise.training.ending import models_in
 from domainwise.training.plan import plan
+from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch, execute
 
 LOOKS_AT_TARGETS = ("oracle", "leave-one-out")
@@ -49,22 +49,18 @@ class Fitting:
 
     def run(
         self,
+        options: RunOptions = RunOptions(),  # noqa: B008  frozen
         *,
-        device: str = "cpu",
-        fast: Fast = Fast(),  # noqa: B008  frozen
         threads: int = 1,
-        snapshots: int = 0,
         watch: Watch = lambda trial, event: None,
     ) -> dict[str, Any]:
         """Train, from where it was stopped if it was, and return the result, good or bad."""
         with unchanged(self.folder):
-            _refuse_other_snapshots(self.folder, spread(snapshots, self.trial.steps))
+            _refuse_other_snapshots(self.folder, spread(options.snapshots, self.trial.steps))
         before = torch.get_num_threads()
         torch.set_num_threads(bearable("threads", threads))
         try:
-            return execute(
-                self.trial, self.data, self.folder, device=device, fast=fast, snapshots=snapshots, watch=watch
-            )
+            return execute(self.trial, self.data, self.folder, options, watch=watch)
         finally:
             torch.set_num_threads(before)
 
@@ -132,7 +128,9 @@ def fit(
     device = device_named(device)
     chosen = resolve(preset, benchmark=data.name, device=device, given=together(settings, set or {}))
     made = fitting(data, algorithm, seed=seed, settings=chosen, average=average, output=output)
-    result = made.run(device=device, threads=threads, snapshots=snapshots, watch=watch or (lambda trial, event: None))
+    result = made.run(
+        RunOptions(device, snapshots=snapshots), threads=threads, watch=watch or (lambda trial, event: None)
+    )
     made.check(result)
     return made.model(device)
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from domainwise.acceleration.cuda_graph import Fast, Update, prepare, updater
+from domainwise.acceleration.cuda_graph import Update, prepare, updater
 from domainwise.acceleration.device_lock import with_device_lock
 from domainwise.acceleration.precision import arithmetic_units
 from domainwise.acceleration.recording import Captured
@@ -29,6 +29,7 @@ from domainwise.saved_models.saved import algorithm_of, network_of, normalisatio
 from domainwise.seeds import seed_hash
 from domainwise.training.checkpoints import Checkpoints, Stateful
 from domainwise.training.loss_log import Losses
+from domainwise.training.run_options import RunOptions
 
 REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 LOG_EVERY = 10  # updates between two glances at the losses
@@ -39,31 +40,28 @@ Parts = dict[str, tuple[Part, Part]]  # of every domain: main to train on (or te
 def run(
     trial: Trial,
     data: Domains,
+    options: RunOptions = RunOptions(),  # noqa: B008  frozen
     *,
-    device: str = "cpu",
-    fast: Fast = Fast(),  # noqa: B008  frozen
     tick: Callable[[int], None] = lambda step: None,
     keeper: Keeper | None = None,
     checkpoints: Checkpoints | None = None,
-    evaluate_all: bool = False,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Generator[Record, None, None]:
     """Train on every domain but the targets, and yield a record at every evaluation.
 
     ``tick`` hears the number of updates made so far, now and then; ``keeper`` sees the model at every evaluation;
-    ``checkpoints`` says where to go on from and saves what is needed for that, after a record has been taken;
-    ``evaluate_all`` evaluates what the sources are trained on too, which nothing depends on.
+    ``checkpoints`` says where to go on from and saves what is needed for that, after a record has been taken.
     Raises :class:`~domainwise.training.loss_log.Diverged` where a loss is not finite.
     """
     # Dropout draws from the global generator; the caller's own stays as it was.
-    with generators_kept(device), arithmetic_units(trial.precision, fast.deterministic):
-        algorithm, update, feed, examiner = set_up(trial, data, device, fast, evaluate_all, say)
+    with generators_kept(options.device), arithmetic_units(trial.precision, options.fast.deterministic):
+        algorithm, update, feed, examiner = set_up(trial, data, options, say)
         keeper, checkpoints = keeper or Keeper(trial), checkpoints or Checkpoints()
         losses = Losses(trial, [part.domain.name for part in feed.parts])
         keeper.starts(algorithm, data, feed.inputs)
         averages, params = Averages(trial.average), list(algorithm.net.parameters())
         stateful: dict[str, Stateful] = {"algorithm": algorithm, "feed": feed, "examiner": examiner, "losses": losses}
-        stateful |= {"keeper": keeper, "generators": GlobalGenerators(device)}
+        stateful |= {"keeper": keeper, "generators": GlobalGenerators(options.device)}
         first = checkpoints.restore({**stateful, "average": averages} if averages.each else stateful)
         if isinstance(update, Captured):
             update.forget()
@@ -94,9 +92,10 @@ def run(
 
 
 def set_up(
-    trial: Trial, data: Domains, device: str, fast: Fast, evaluate_all: bool, say: Callable[[str], None]
+    trial: Trial, data: Domains, options: RunOptions, say: Callable[[str], None]
 ) -> tuple[Algorithm, Update, Feed, Examiner]:
     """All that a run works with, every generator at its beginning."""
+    device, fast = options.device, options.fast
     on_host = not has_room(data, device)
     if on_host and device != "cpu":
         say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
@@ -122,7 +121,7 @@ def set_up(
     scale = normalisation(net, data.shape[-1])
     inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
-    return algorithm, update, feed, Examiner(trial, algorithm, parts, inputs, evaluate_all)
+    return algorithm, update, feed, Examiner(trial, algorithm, parts, inputs, options.evaluate_all)
 
 
 @contextmanager

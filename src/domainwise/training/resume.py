@@ -13,19 +13,17 @@ import torch
 from domainwise.experiment.records import Journal
 from domainwise.experiment.trial import Trial
 from domainwise.machine import processor, versions
-from domainwise.saved_models.keep import Keeper
 from domainwise.training.checkpoints import Checkpoints
+from domainwise.training.run_options import RunOptions
 
 
 def checkpoints_of(
     trial: Trial,
     folder: Path,
-    keeper: Keeper,
-    evaluate_all: bool,
-    every: int | None,
-    device: str,
+    options: RunOptions,
     say: Callable[[str], None],
 ) -> Checkpoints:
+    device = options.device
     return Checkpoints(
         folder,
         identity=identity(trial),
@@ -33,9 +31,7 @@ def checkpoints_of(
             "average": trial.average,
             "selection": trial.selection,
             "select_every": trial.select_every,
-            "keep": keeper.keep,
-            "snapshots": len(keeper.snapshots),
-            "evaluate_all": evaluate_all,
+            **options.choices,
         },
         circumstances={
             **versions(),
@@ -45,7 +41,7 @@ def checkpoints_of(
         },
         journals=(Journal.LEAN, Journal.WHOLE),
         agree=Journal.agree,
-        every=every,
+        every=options.checkpoint_every,
         device=device,
         say=say,
     )

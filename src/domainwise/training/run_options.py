@@ -1,27 +1,47 @@
-"""How a trial is run, which is no part of what it is."""
+"""Options of a run that do not change its trial: its id, its settings and its random draws stay the same."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from domainwise.acceleration.cuda_graph import Fast
-from domainwise.saved_models.keep import Keep
+from domainwise.saved_models.keep import Keep, checked
 
 
 @dataclass(frozen=True)
-class How:
-    """On which device, by which path, and which models stay: see :class:`~domainwise.saved_models.keep.Keeper`."""
+class RunOptions:
+    """Options of a run, passed unchanged from the user to the training loop.
+
+    A new option is a field here, a field of an option group of the command line, and the line that uses it.
+    """
 
     device: str = "cpu"
     fast: Fast = Fast()
-    keep: Keep = "best"
-    snapshots: int = 0
-    evaluate_all: bool = False
+    keep: Keep = "best"  # which models: see Keeper
+    snapshots: int = 0  # how many more models, spread over the training
+    evaluate_all: bool = False  # evaluate what the sources are trained on too
+    checkpoint_every: int | None = None  # updates; None saves now and then
+
+    def __post_init__(self) -> None:
+        checked(self.keep)
+
+    @classmethod
+    def among(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Pick what is a run option out of other things, by its name."""
+        return {field.name: given[field.name] for field in fields(cls) if field.name in given}
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """The options that a checkpoint was written with and that must be the same to resume from it."""
+        return {"keep": self.keep, "snapshots": self.snapshots, "evaluate_all": self.evaluate_all}
 
     def to_json(self) -> dict[str, Any]:
+        """Return the options as plain data, for another process."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> How:
+    def from_json(cls, content: Mapping[str, Any]) -> RunOptions:
+        """Read what :meth:`to_json` returned."""
         return cls(**{**content, "fast": Fast(**content["fast"])})

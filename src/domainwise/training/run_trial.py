@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from domainwise.acceleration.cuda_graph import Fast
 from domainwise.acceleration.device_lock import on_device
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
@@ -25,13 +24,14 @@ from domainwise.experiment.selection import validation
 from domainwise.experiment.trial import Trial
 from domainwise.files import alone, clear_leftovers, exists, fresh, made, without_links
 from domainwise.meta.ranks import check_alone
-from domainwise.saved_models.keep import Keep, Keeper
+from domainwise.saved_models.keep import Keeper
 from domainwise.training import train_again as again
 from domainwise.training.checkpoints import Stopped, clear, listening
 from domainwise.training.ending import counts_of, digests, models_in, result_of
 from domainwise.training.loop import run
 from domainwise.training.loss_log import Diverged
 from domainwise.training.resume import checkpoints_of
+from domainwise.training.run_options import RunOptions
 
 Watch = Callable[[Trial, dict[str, Any]], None]
 
@@ -40,26 +40,19 @@ def execute(
     trial: Trial,
     data: Domains,
     folder: Path,
+    options: RunOptions = RunOptions(),  # noqa: B008  frozen
     *,
-    device: str = "cpu",
-    fast: Fast = Fast(),  # noqa: B008  frozen
-    keep: Keep = "best",
-    snapshots: int = 0,
-    evaluate_all: bool = False,
-    checkpoint_every: int | None = None,
     watch: Watch = lambda trial, event: None,
 ) -> dict[str, Any]:
     """Run a trial and leave its settings, records, result and the models that are to be kept in its folder.
 
     What was begun there and not ended goes on from its checkpoint. What has ended is not repeated, unless it failed. If
     it lacks an average that is asked for, what is there stays until all averages of a new run are. ``watch`` hears
-    {"step": 120} now and then, {"step": ..., "validation": ...} at every evaluation, and {"note": ...}. See
-    :class:`~domainwise.saved_models.keep.Keeper` for ``keep`` and ``snapshots``; ``evaluate_all`` looks at what the
-    sources are trained on too; ``checkpoint_every`` so many updates, None is now and then.
+    {"step": 120} now and then, {"step": ..., "validation": ...} at every evaluation, and {"note": ...}.
     """
     try:
         made(folder)
-        with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})), on_device(device):
+        with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})), on_device(options.device):
             if (other := _owner(folder)) not in (None, trial.id) and models_in(folder):
                 raise InputError(f"{folder} holds the model of another trial, {other}, which stays as it is")
             again.finish(folder)
@@ -74,9 +67,8 @@ def execute(
             for link in without_links(home, (Journal.LEAN, Journal.WHOLE)):
                 watch(trial, {"note": f"{link} was a link, which is gone: what it leads to stays as it is"})
             publish(home / "trial.json", sealed(trial.to_json()))
-            keeper = Keeper(trial, keep=keep, snapshots=snapshots, folder=home)
-            attempt = Attempt(trial, home, device, keeper, evaluate_all, checkpoint_every, watch)
-            result = attempt.ended(attempt.train(data, fast))
+            attempt = Attempt(trial, home, options, watch)
+            result = attempt.ended(attempt.train(data))
             again.finish(folder)
             return result
     except Stopped as stopped:
@@ -114,25 +106,16 @@ class Ending(NamedTuple):
 class Attempt:
     """At one trial, from its beginning or from a checkpoint."""
 
-    def __init__(
-        self,
-        trial: Trial,
-        folder: Path,
-        device: str,
-        keeper: Keeper,
-        evaluate_all: bool,
-        every: int | None,
-        watch: Watch,
-    ) -> None:
-        self.trial, self.folder, self.device, self.keeper, self.watch = trial, folder, device, keeper, watch
-        self.evaluate_all, self.journal = evaluate_all, Journal(folder)
-        self.checkpoints = checkpoints_of(trial, folder, keeper, evaluate_all, every, device, self.say)
+    def __init__(self, trial: Trial, folder: Path, options: RunOptions, watch: Watch) -> None:
+        self.trial, self.folder, self.options, self.watch = trial, folder, options, watch
+        self.keeper, self.journal = Keeper(trial, options.keep, options.snapshots, folder), Journal(folder)
+        self.checkpoints = checkpoints_of(trial, folder, options, self.say)
         self.started = time.perf_counter()
 
     def say(self, sentence: str) -> None:
         self.watch(self.trial, {"note": sentence})
 
-    def train(self, data: Domains, fast: Fast) -> Ending:
+    def train(self, data: Domains) -> Ending:
         try:  # what the disk has against it is not the trial's fault, and may be gone soon
             self.journal.begin(again=self.checkpoints.find())
         except (OSError, MemoryError):
@@ -140,7 +123,7 @@ class Attempt:
         except Exception as error:
             return self._failed(error)
         try:
-            self._train(data, fast)
+            self._train(data)
         except Diverged as error:
             return Ending("diverged", str(error), error.step)
         except torch.AcceleratorError as error:
@@ -156,16 +139,14 @@ class Attempt:
             file.write("".join(traceback.format_exception(error)))
         return Ending("failed", _told(error), len(self.journal.records))
 
-    def _train(self, data: Domains, fast: Fast) -> None:
+    def _train(self, data: Domains) -> None:
         trial = self.trial
         training = run(
             trial,
             data,
-            device=self.device,
-            fast=fast,
+            self.options,
             keeper=self.keeper,
             checkpoints=self.checkpoints,
-            evaluate_all=self.evaluate_all,
             tick=lambda step: self.watch(trial, {"step": step}),
             say=self.say,
         )
@@ -182,7 +163,7 @@ class Attempt:
         """Publish the result, once: where another process was faster, its result stands."""
         records = self.journal.records
         seconds = self.checkpoints.seconds + time.perf_counter() - self.started
-        result = result_of(self.trial, *ending, records, seconds, self.device)
+        result = result_of(self.trial, *ending, records, seconds, self.options.device)
         if ending.status == "finished":
             publish(self.folder / "counts.json", counts_of(self.trial, records))
             self.keeper.write(self.folder)

@@ -34,6 +34,7 @@ def fit(
     from domainwise.cli.reading import Ask, read
     from domainwise.machine import device_named, threads_for
     from domainwise.training.fit import fitting
+    from domainwise.training.run_options import RunOptions
 
     device = device_named(one.device)
     ask = Ask(**vars(choices), preset=preset, balanced=balanced, device=device)
@@ -44,10 +45,8 @@ def fit(
         print(f"{about}, network {made.trial.network}; its model goes to {made.folder}", file=sys.stderr, flush=True)
     with display(1, quiet=one.quiet) as shown:
         result = made.run(
-            device=device,
-            fast=Fast(not one.no_compile, not one.no_capture, deterministic),
+            RunOptions(device, Fast(not one.no_compile, not one.no_capture, deterministic), snapshots=snapshots),
             threads=one.threads or threads_for(made.trial.network),
-            snapshots=snapshots,
             watch=shown.watch,
         )
     if result["status"] != "finished":
