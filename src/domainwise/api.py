@@ -14,6 +14,7 @@ from domainwise.averaging import canonical
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, typed
 from domainwise.experiment.output_folder import ended, make_room, opened, refuse_file, restored, serves
+from domainwise.experiment.records import Event
 from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
 from domainwise.experiment.settings import Settings, resolve, together
 from domainwise.experiment.trial import Trial
@@ -127,7 +128,7 @@ def compare(
     timeout: float | None = None,
     retries: int | None = None,
     retry_failed: bool = False,
-    watch: Callable[[Trial, dict[str, Any]], None] | None = None,
+    watch: Callable[[Trial, Event], None] | None = None,
     **settings: Any,
 ) -> Results:
     """Train every algorithm with every target held out in turn and every seed, and compare on the unseen domain.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from domainwise.api import Comparison
 from domainwise.errors import InputError
+from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
 from domainwise.training.run_trial import Watch
 
@@ -23,7 +23,7 @@ class Refreshing:
         self.comparison, self.path, self.watch = comparison, path, watch
         self.missing, self.next = missing, time.monotonic() + AT_LEAST
 
-    def hear(self, trial: Trial, event: dict[str, Any]) -> None:
+    def hear(self, trial: Trial, event: Event) -> None:
         self.watch(trial, event)
         if "result" not in event:
             return

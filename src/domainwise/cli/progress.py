@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from domainwise.cli.plain import console, plain_streams
 from domainwise.errors import legible, sentence
+from domainwise.experiment.records import Event, Result
 from domainwise.machine import human_duration
 from domainwise.sweeps.status import describe
 
@@ -29,7 +30,7 @@ class Silence:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def watch(self, trial: Trial, event: dict[str, Any]) -> None:
+    def watch(self, trial: Trial, event: Event) -> None:
         pass
 
 
@@ -40,7 +41,7 @@ class Lines(Silence):
         self.trials, self.ended, self.started = trials, 0, time.perf_counter()
         self.running: dict[str, float] = {}  # how much of each is done
 
-    def watch(self, trial: Trial, event: dict[str, Any]) -> None:
+    def watch(self, trial: Trial, event: Event) -> None:
         if "step" in event:
             self.running[trial.id] = event["step"] / trial.steps
         if "note" in event:
@@ -94,7 +95,7 @@ class Bars:
         self.open.close()
         self.progress.stop()
 
-    def watch(self, trial: Trial, event: dict[str, Any]) -> None:
+    def watch(self, trial: Trial, event: Event) -> None:
         if "elsewhere" in event:
             self.progress.advance(self.all)
             return
@@ -119,8 +120,9 @@ class Bars:
             self.progress.update(task, note=f"{rate:.0f} updates/s, validation {event['validation']:.1%}")
 
 
-def told(result: dict[str, Any]) -> str:
+def told(result: Result) -> str:
     if result["status"] != "finished":
         return f"{result['status']}: {result['message']}"
-    target, validation = result["selected"]["target"], f"validation {result['selected']['validation']:.1%}"
+    selected = result["selected"] or {}
+    target, validation = selected["target"], f"validation {selected['validation']:.1%}"
     return f"{validation if target is None else f'{target:.1%} ({validation})'} in {result['seconds']:.1f} s"

@@ -8,19 +8,18 @@ the sum of their confidences and how many were right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
+
+from domainwise.experiment.records import Calibration, Confusion, Scores
 
 BINS = 15
 
 MANY = 50  # classes of which a whole table, mostly zeros, would be long
 
-Confusion = Sequence[Sequence[int]] | Mapping[str, Any]
 Numbers = npt.NDArray[np.int64]
-Calibration = Mapping[str, Sequence[float]]
 
 
 def kept(table: Numbers) -> Confusion:
@@ -71,7 +70,7 @@ def calibration_error(calibration: Calibration) -> float:
     return float(np.abs(confidence - correct).sum() / np.sum(calibration["count"]))
 
 
-def measures(part: Mapping[str, Any]) -> dict[str, float]:
+def measures(part: Scores) -> dict[str, float]:
     """Everything that an evaluated part says, in numbers."""
     found: dict[str, float] = {"accuracy": part["accuracy"], "loss": part["loss"]}
     if "confusion" in part:
@@ -81,21 +80,25 @@ def measures(part: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def tested(parts: Mapping[str, Mapping[str, Any]], test: str) -> Mapping[str, Any]:
+def tested(parts: Mapping[str, Scores], test: str) -> Scores:
     """The part of a target that it is tested on: "main", or "all", which is its parts as one."""
     if test == "main":
         return parts["main"]
     found = list(parts.values())
     count = sum(part["count"] for part in found)
-    means = {key: sum(part[key] * part["count"] for part in found) / count for key in ("accuracy", "loss")}
+    scores: Scores = {
+        "accuracy": sum(part["accuracy"] * part["count"] for part in found) / count,
+        "loss": sum(part["loss"] * part["count"] for part in found) / count,
+        "count": count,
+    }
     if any("confusion" not in part for part in found):
-        return {**means, "count": count}
+        return scores
     bins = {key: np.sum([part["calibration"][key] for part in found], 0) for key in found[0]["calibration"]}
     confusion = np.sum([whole(part["confusion"]) for part in found], 0)
-    return {**means, "count": count, "confusion": confusion, "calibration": bins}
+    return {**scores, "confusion": confusion, "calibration": bins}
 
 
-def worst(parts: Mapping[str, Mapping[str, Any]]) -> tuple[str, float]:
+def worst(parts: Mapping[str, Scores]) -> tuple[str, float]:
     """The domain with the lowest accuracy, and that accuracy."""
     name = min(parts, key=lambda domain: parts[domain]["accuracy"])
     return name, parts[name]["accuracy"]

@@ -12,7 +12,7 @@ from domainwise._version import __version__
 from domainwise.errors import InputError, warn
 from domainwise.experiment import integrity
 from domainwise.experiment.faults import FULL, NOT_THE_TRIALS_FAULT
-from domainwise.experiment.records import Journal, publish
+from domainwise.experiment.records import Journal, Result, publish
 from domainwise.experiment.results import DAMAGED, homes, result_in, trial_in
 from domainwise.experiment.separating import separated
 from domainwise.experiment.trial import Trial
@@ -63,7 +63,7 @@ def is_ours(folder: Path) -> bool:
     return (folder / MARK).is_file() or any(folder.glob("trials/*/trial.json"))
 
 
-def ended(path: Path, *, files: bool = False, certain: bool = False) -> dict[str, Any] | None:
+def ended(path: Path, *, files: bool = False, certain: bool = False) -> Result | None:
     """The result in a trial's folder, if there is one, whether or not it is damaged; the rest as in `result_in`."""
     try:
         (path / "result.json").lstat()
@@ -83,14 +83,14 @@ def make_room(home: Path) -> None:
         integrity.make_way(home / name)
 
 
-def serves(trial: Trial, result: Mapping[str, Any]) -> bool:
+def serves(trial: Trial, result: Result) -> bool:
     """Whether a result is what is asked for: one that finished has all averages, or had nothing to average yet."""
     if result["status"] != "finished":
         return True
     return {*result["averages"], *separated(result.get("average", "none"))}.issuperset(trial.averages)
 
 
-def served(path: Path, trial: Trial) -> dict[str, Any] | None:
+def served(path: Path, trial: Trial) -> Result | None:
     """The result in a trial's folder, if it is what is asked for."""
     result = ended(path)
     return result if result is not None and serves(trial, result) else None

@@ -6,18 +6,102 @@ import json
 import math
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NotRequired, TextIO, TypedDict, cast
 
 from domainwise.files import appended, exists, fresh, sync as sync
 
-# One evaluation:
-# {"step": 100, "seconds": 1.25, "loss": 0.31, "averages": {"swad": the same as "domains", of averaged weights},
-#  "domains": {"15": {"holdout": {"accuracy": 0.95, "loss": 0.2, "count": 60}},            a source
-#              "75": {"main": {"accuracy": 0.7, ...}, "holdout": {"accuracy": 0.6, ...}}}}  a target
-Record = dict[str, Any]
+Confusion = Sequence[Sequence[int]] | Mapping[str, Any]  # see domainwise.experiment.metrics
+Calibration = Mapping[str, Sequence[float]]
+
+
+class Scores(TypedDict):
+    """The scores of a model on one part of one domain, with or without the counts that more can be derived from."""
+
+    accuracy: float
+    loss: NotRequired[float]
+    count: NotRequired[int]  # images
+    confusion: NotRequired[Confusion]
+    calibration: NotRequired[Calibration]
+
+
+# {"15": {"holdout": {"accuracy": 0.95, "loss": 0.2, "count": 60}},             a source
+#  "75": {"main": {"accuracy": 0.7, ...}, "holdout": {"accuracy": 0.6, ...}}}   a target
+DomainScores = dict[str, dict[str, Scores]]
+
+
+class Record(TypedDict):
+    """One evaluation during a trial."""
+
+    step: int
+    domains: DomainScores
+    seconds: NotRequired[float]
+    loss: NotRequired[float | None]  # the mean training loss since the evaluation before
+    averages: NotRequired[dict[str, DomainScores]]  # of averaged weights, by averager
+    average: NotRequired[DomainScores]  # of the only averager there was in earlier versions
+
+
+class Measures(TypedDict, total=False):
+    """Means over the targets, and the domain with the lowest accuracy."""
+
+    balanced_accuracy: float
+    macro_f1: float
+    calibration_error: float
+    worst_domain: str
+    worst_accuracy: float
+
+
+class Summary(TypedDict, total=False):
+    """One step with the accuracies that tables print; empty where a trial did not finish."""
+
+    step: int
+    validation: float
+    target: float | None  # the mean over the targets, of which there may be none
+    targets: dict[str, float]
+    measures: Measures
+
+
+class ModelResult(TypedDict, total=False):
+    """The selected and the last step of one model of a trial; None where the trial did not finish."""
+
+    selected: Summary | None
+    last: Summary | None
+
+
+class Result(ModelResult, total=False):
+    """The content of result.json.
+
+    The status is "finished", "diverged" or "failed"; "damaged" stands for a file that is not what was written.
+    """
+
+    id: str
+    status: str
+    message: str  # a sentence where the trial did not finish
+    averages: dict[str, ModelResult]  # by averager
+    average: str  # the averagers as asked for: "swad,ma"
+    step: int  # the last one made
+    seconds: float
+    device: str
+    threads: int | None
+    versions: dict[str, str]  # of domainwise, torch, python, numpy, and the commit
+    files: dict[str, Any]  # name -> {"sha256": ..., "bytes": ...}
+
+
+class Event(TypedDict, total=False):
+    """What ``watch`` hears of a trial.
+
+    While it trains: {"step": updates made}, at an evaluation with "validation", or {"note": a sentence}. When it has
+    ended: {"result": ...}, with "elsewhere" where another process ran it; or {"taken": True} while another one does.
+    """
+
+    step: int
+    validation: float
+    note: str
+    result: Result
+    elsewhere: bool
+    taken: bool
 
 
 def append(path: Path, record: Record) -> None:
@@ -70,10 +154,12 @@ COUNTS = ("confusion", "calibration")
 
 def lean(record: Record) -> Record:
     """Without the counts, which are kept for the selected model only."""
-    of_models = ("domains", "average")  # the second in those of earlier versions
-    found = {key: _without_counts(value) if key in of_models else value for key, value in record.items()}
+    found = record.copy()
+    found["domains"] = _without_counts(record["domains"])
     if "averages" in record:
         found["averages"] = {name: _without_counts(domains) for name, domains in record["averages"].items()}
+    if "average" in record:
+        found["average"] = _without_counts(record["average"])
     return found
 
 
@@ -83,15 +169,14 @@ def averaged(found: Iterable[Record], name: str) -> list[Record]:
     return [{**record, "domains": domains} for record, domains in pairs if domains is not None]
 
 
-def averages(record: Record, only: str) -> dict[str, Any]:
+def averages(record: Record, only: str) -> dict[str, DomainScores]:
     """The averages in a record, by name. Once there was one at most, ``only``, and it went without."""
-    found: dict[str, Any] = record.get("averages", {})
-    return {only: record["average"]} if "average" in record else found
+    return {only: record["average"]} if "average" in record else record.get("averages", {})
 
 
-def _without_counts(domains: dict[str, Any]) -> dict[str, Any]:
+def _without_counts(domains: DomainScores) -> DomainScores:
     return {
-        name: {part: {k: v for k, v in about.items() if k not in COUNTS} for part, about in parts.items()}
+        name: {part: cast(Scores, {k: v for k, v in about.items() if k not in COUNTS}) for part, about in parts.items()}
         for name, parts in domains.items()
     }
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from domainwise.errors import warn
 from domainwise.experiment import integrity, records
@@ -19,27 +19,26 @@ from domainwise.experiment.trial import SEARCHED, Trial
 
 @dataclass(frozen=True)
 class Outcome:
-    """A trial and what came of it.
-
-    ``result`` is the content of result.json:
-    {"id": ..., "status": "finished" | "diverged" | "failed", "message": "" or a sentence, "step": the last one made,
-     "selected": null or {"step": 250, "validation": 0.95, "target": 0.81, "targets": {"75": 0.81}},
-     "last": the same of the last record, "averages": {"swad": {"selected": ..., "last": ...}, "ma": ...},
-     "average": "swad,ma", as asked for,
-     "seconds": 3.2, "device": "cpu", "threads": 1,
-     "versions": {"domainwise": "0.1.0", "torch": ..., "python": ..., "numpy": ..., "commit": ...},
-     "files": {"records.jsonl": {"sha256": ..., "bytes": ...}, "best/model.safetensors": ...}}
-    or, where the file or one of these is not what was written, {"status": "damaged", "message": a sentence, ...}.
-    """
+    """A trial and its result."""
 
     trial: Trial
-    result: dict[str, Any]
+    result: records.Result
     folder: Path
     average: str = ""  # of an averaged model of the run: the averager that made it
 
     @property
     def averaged(self) -> bool:
         return bool(self.average)
+
+    @property
+    def selected(self) -> records.Summary:
+        """The numbers at the selected step; empty where the trial did not finish."""
+        return self.result.get("selected") or {}
+
+    @property
+    def last(self) -> records.Summary:
+        """The numbers at the last step; empty where the trial did not finish."""
+        return self.result.get("last") or {}
 
     def records(self) -> list[records.Record]:
         if self.result["status"] == DAMAGED:
@@ -57,7 +56,7 @@ class Listing:
     waiting: int = 0  # trials that have begun and have no result yet
 
     @property
-    def results(self) -> dict[str, dict[str, Any]]:
+    def results(self) -> dict[str, records.Result]:
         """Every result by the id of its trial."""
         lost = {id: damaged(id, sentence) for id, sentence in self.unknown.items()}
         return {**lost, **{one.folder.name: one.result for one in self.outcomes}}
@@ -124,13 +123,13 @@ def trial_in(home: Path) -> Trial:
         raise integrity.Damaged(path, f"is damaged: it describes no trial ({error})") from error
 
 
-def result_in(home: Path, *, files: bool = False, certain: bool = False) -> dict[str, Any]:
+def result_in(home: Path, *, files: bool = False, certain: bool = False) -> records.Result:
     """The result in a trial's folder; with the status "damaged" where that, or ``files``, is not what was written.
 
     ``certain``, for who deletes by it: an error where it cannot be read just now.
     """
     try:
-        result = integrity.read(home / "result.json")
+        result = cast(records.Result, integrity.read(home / "result.json"))
         if (wrong := _wrong(result)) is not None:
             raise integrity.Damaged(home / "result.json", f"is damaged: its {wrong} makes no sense")
         if files:
@@ -142,7 +141,7 @@ def result_in(home: Path, *, files: bool = False, certain: bool = False) -> dict
     return result
 
 
-def damaged(id: str, sentence: str) -> dict[str, Any]:
+def damaged(id: str, sentence: str) -> records.Result:
     """A result that stands for one of which something is damaged."""
     return {"id": id, "status": DAMAGED, "message": sentence, "selected": None, "last": None, "averages": {}}
 
@@ -151,7 +150,7 @@ DAMAGED = "damaged"
 READ = ("records.jsonl", "counts.json")  # the files of a trial whose numbers are shown, beside those of its result
 
 
-def _verify(home: Path, result: Mapping[str, Any]) -> None:
+def _verify(home: Path, result: records.Result) -> None:
     """Refuse files that are not what was written or, without the hashes of later versions, that cannot be read."""
     if "files" in result:
         for name in READ:
@@ -216,7 +215,7 @@ def homes(folder: Path) -> list[Path]:
     return []
 
 
-def ended(folder: Path) -> dict[str, dict[str, Any]]:
+def ended(folder: Path) -> dict[str, records.Result]:
     """The results of an output folder by the ids of their trials, for who needs no more."""
     return listing(folder).results
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from domainwise.errors import InputError, closest
-from domainwise.experiment.records import Record
+from domainwise.experiment.records import Record, Scores, Summary
 from domainwise.experiment.trial import Trial
 
 Targets = Collection[str]
@@ -59,7 +59,7 @@ def pooled_validation(record: Record, targets: Targets) -> float:
     return float(right / sum(part["count"] for part in held_out))
 
 
-def _held_out(record: Record, targets: Targets) -> list[dict[str, float]]:
+def _held_out(record: Record, targets: Targets) -> list[Scores]:
     return [parts["holdout"] for name, parts in record["domains"].items() if name not in targets]
 
 
@@ -81,7 +81,7 @@ def eligible(records: Sequence[Record], trial: Trial) -> list[Record]:
     return [one for one in records if one["step"] % trial.select_every == 0 or one is records[-1]]
 
 
-def summary(record: Record, targets: Targets, test: str = "main") -> dict[str, object]:
+def summary(record: Record, targets: Targets, test: str = "main") -> Summary:
     """The numbers tables print."""
     return {
         "step": record["step"],
@@ -96,7 +96,7 @@ def target_accuracy(record: Record, targets: Targets, test: str = "main") -> flo
     return fmean(_tested(record["domains"][name], test) for name in targets)
 
 
-def _tested(parts: Mapping[str, Mapping[str, float]], test: str) -> float:
+def _tested(parts: Mapping[str, Scores], test: str) -> float:
     if test == "main":
         return parts["main"]["accuracy"]
     return sum(part["accuracy"] * part["count"] for part in parts.values()) / sum(p["count"] for p in parts.values())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from domainwise.errors import InputError
-from domainwise.experiment.records import Record, averages
+from domainwise.experiment.records import ModelResult, Record, averages
 from domainwise.experiment.results import Outcome, outcomes
 from domainwise.experiment.selection import target_accuracy, validation
 from domainwise.experiment.trial import Trial
@@ -132,13 +132,18 @@ def _number(value: float | None) -> float:
 
 def reported(outcome: Outcome) -> dict[str, float]:
     """Of the model that was selected, and of the average that was; nothing of a trial that came to no good end."""
-    models = {"reported": outcome.result, **{f"reported {k}": v for k, v in outcome.result["averages"].items()}}
-    names = {"validation": "validation accuracy", "target": "target accuracy", "step": "selected step"}
+    averages = {f"reported {name}": result for name, result in outcome.result["averages"].items()}
+    models: dict[str, ModelResult] = {"reported": outcome.result, **averages}
     return {
-        f"{name}/{names[key]}": result["selected"][key]
+        f"{name}/{title}": value
         for name, result in models.items()
-        if result["selected"]
-        for key in names
+        if (selected := result["selected"])
+        for title, value in (
+            ("validation accuracy", selected["validation"]),
+            ("target accuracy", selected["target"]),
+            ("selected step", selected["step"]),
+        )
+        if value is not None
     }
 
 

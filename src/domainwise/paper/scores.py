@@ -44,7 +44,7 @@ def scores(row: Row, outcomes: Sequence[Outcome], given: Mapping[str, Any]) -> S
 
 def _score(outcome: Outcome) -> Score:
     selected = accuracy(outcome)
-    last = (outcome.result.get("last") or {}).get("target")
+    last = outcome.last.get("target")
     if selected is None:
         return dict.fromkeys(VIEWS)
     return {"selected": selected, "last": last, "late": None if outcome.averaged else _late(outcome)}

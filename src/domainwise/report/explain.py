@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from domainwise.experiment.records import Record
+from domainwise.experiment.records import Record, Summary
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import RULES, Rule, eligible, target_accuracy, validation
 from domainwise.experiment.trial import Trial
@@ -91,7 +90,7 @@ def _short(value: object) -> str:
 def _table(outcome: Outcome, records: Sequence[Record]) -> str:
     """The records, with an arrow at the one that is reported."""
     targets = outcome.trial.targets
-    chosen = (outcome.result.get("selected") or {}).get("step")
+    chosen = outcome.selected.get("step")
     shown = [(name, part) for name in targets for part in ("main", "holdout")]
     shown = shown or [(name, "holdout") for name in records[0]["domains"]]
     parts = [(name, part) for name, part in shown if part in records[0]["domains"][name]]
@@ -124,7 +123,7 @@ def _evaluations(records: Sequence[Record]) -> str:
 
 
 def _reported(outcome: Outcome, records: Sequence[Record]) -> str:
-    trial, selected = outcome.trial, outcome.result["selected"]
+    trial, selected = outcome.trial, outcome.selected
     tested = {"main": ["main"], "all": ["main", "holdout"]}[trial.test]
     parts = [records[0]["domains"][name][part] for name in trial.targets for part in tested]
     images = f", {sum(part['count'] for part in parts)} images" if all("count" in part for part in parts) else ""
@@ -134,13 +133,13 @@ def _reported(outcome: Outcome, records: Sequence[Record]) -> str:
         else f"both parts (100 %{images})"
     )
     return (
-        f"The number reported is {_percent(selected['target'])}: accuracy on {named} of the "
+        f"The number reported is {_percent(selected['target'] or 0.0)}: accuracy on {named} of the "
         f"target{'s' * (len(trial.targets) > 1)} {' and '.join(trial.targets)}, at step {selected['step']}."
     )
 
 
 def _because(outcome: Outcome, records: Sequence[Record], rule: Rule) -> str:
-    targets, step = outcome.trial.targets, outcome.result["selected"]["step"]
+    targets, step = outcome.trial.targets, outcome.selected["step"]
     candidates = rule.candidates({frozenset(targets): records}, targets)
     value = next((one.value for one in candidates if one.record["step"] == step), None)
     if value is None or len(candidates) < 2:
@@ -157,7 +156,7 @@ def _otherwise(outcome: Outcome, records: Sequence[Record]) -> str:
     """What other rules would have reported: a reader may know the number of one of them."""
     trial, last = outcome.trial, records[-1]
     given = {record["step"]: target_accuracy(record, trial.targets, trial.test) for record in records}
-    same = last["step"] == outcome.result["selected"]["step"]
+    same = last["step"] == outcome.selected["step"]
     said = f"The last step ({last['step']}) would have given {_percent(given[last['step']])}"
     said = "That is the last step as well" if same else said
     oracle = RULES["oracle"].choose({frozenset(trial.targets): records}, trial.targets)
@@ -171,17 +170,18 @@ def _otherwise(outcome: Outcome, records: Sequence[Record]) -> str:
 
 
 def _averages(outcome: Outcome) -> list[str]:
-    averages: dict[str, dict[str, dict[str, Any]]] = outcome.result.get("averages") or {}
+    averages = outcome.result["averages"]
     return [
         f'The averaged weights beside it ("{name}") are reported as a model of their own: '
-        f"{_reached(numbers['selected'])} at step {numbers['selected']['step']}."
+        f"{_reached(selected)} at step {selected['step']}."
         for name, numbers in averages.items()
+        if (selected := numbers["selected"])
     ]
 
 
-def _reached(selected: Mapping[str, Any]) -> str:
-    none = selected["target"] is None
-    return f"validation {_percent(selected['validation'])}" if none else _percent(selected["target"])
+def _reached(selected: Summary) -> str:
+    target = selected["target"]
+    return f"validation {_percent(selected['validation'])}" if target is None else _percent(target)
 
 
 def standing(outcome: Outcome, others: Sequence[Outcome]) -> str:
@@ -191,7 +191,7 @@ def standing(outcome: Outcome, others: Sequence[Outcome]) -> str:
     if len(rivals) < 2 or accuracy(own) is None:
         return ""
     winner = arrange(rivals)[label(own.trial)][target(own.trial)][own.trial.seed]
-    best = _percent(winner.result["selected"]["validation"])
+    best = _percent(winner.selected["validation"])
     if _id(winner) == _id(own):
         return f"Tables use this trial: of the {len(rivals)} of its seed it has the best validation accuracy ({best})."
     return f"Tables use another trial of this seed, {_id(winner)}: its validation accuracy is better ({best})."
@@ -210,7 +210,7 @@ def overview(outcomes: Sequence[Outcome]) -> str:
     """One line per trial with the number it reports."""
     rows = [["id", "algorithm", "target", "seed", "status", "step", "validation", "reported"]]
     for one in sorted(outcomes, key=lambda one: (*_place(one), _id(one))):
-        selected = one.result.get("selected") or {}
+        selected = one.selected
         numbers = [selected.get("step"), selected.get("validation"), selected.get("target")]
         texts = ["-" if n is None else str(n) if isinstance(n, int) else f"{100 * n:.1f}" for n in numbers]
         trial = one.trial

@@ -22,7 +22,7 @@ def target(trial: Trial) -> str:
 
 def accuracy(outcome: Outcome) -> float | None:
     """Target accuracy at the selected step; None for a trial that did not finish, whatever it reached before."""
-    selected = outcome.result.get("selected") or {}
+    selected = outcome.selected
     found: float | None = selected.get("target")
     return found if outcome.result["status"] == "finished" else None
 
@@ -92,7 +92,7 @@ def most_seeds(grid: Grid) -> int:
 
 
 def _standing(outcome: Outcome) -> tuple[bool, float, str]:
-    selected = outcome.result.get("selected") or {}
+    selected = outcome.selected
     return accuracy(outcome) is not None, selected.get("validation") or 0.0, outcome.folder.name
 
 

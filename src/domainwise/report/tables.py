@@ -140,7 +140,7 @@ def _average(cells: Sequence[Cell]) -> Cell:
 
 
 def _validation(groups: Mapping[str, Group]) -> Cell:
-    finished = [o.result["selected"] for group in groups.values() for o in group.values() if accuracy(o) is not None]
+    finished = [o.selected for group in groups.values() for o in group.values() if accuracy(o) is not None]
     found = [selected["validation"] for selected in finished if selected["validation"] is not None]
     return Cell(mean=fmean(found), n=len(found)) if found else Cell()
 
@@ -218,7 +218,7 @@ def _worst(unseen: Mapping[str, float]) -> dict[str, object]:
 
 def _flat(outcome: Outcome) -> dict[str, object]:
     trial, result = outcome.trial, outcome.result
-    selected, last = result.get("selected") or {}, result.get("last") or {}
+    selected, last = outcome.selected, outcome.last
     return {
         "id": trial.id,
         "data": trial.data,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +14,14 @@ from domainwise.acceleration.device_lock import with_device_lock
 from domainwise.algorithms import Algorithm
 from domainwise.data.batches.feed import Inputs, Part, batches
 from domainwise.experiment.metrics import BINS, kept
+from domainwise.experiment.records import Scores
 
 Numbers = npt.NDArray[np.float32]
 
 
 def evaluate(
     algorithm: Algorithm, part: Part, inputs: Inputs, generator: torch.Generator | None = None, *, counts: bool = False
-) -> dict[str, Any]:
+) -> Scores:
     """Accuracy, mean cross-entropy and the number of images they are over; with a generator, of augmented images.
 
     With ``counts`` also what :mod:`domainwise.experiment.metrics` derives everything else from.
@@ -41,7 +41,7 @@ class Evaluation:
     sums: dict[str, Tensor]  # on the device
     count: int
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Scores:
         return _named(_fetched(self.sums), self.count)
 
 
@@ -88,8 +88,8 @@ def _fetched(sums: dict[str, Tensor]) -> dict[str, Numbers]:
     return found
 
 
-def _named(sums: dict[str, Numbers], count: int) -> dict[str, Any]:
-    found = {"accuracy": sums["right"].item() / count, "loss": sums["loss"].item() / count, "count": count}
+def _named(sums: dict[str, Numbers], count: int) -> Scores:
+    found: Scores = {"accuracy": sums["right"].item() / count, "loss": sums["loss"].item() / count, "count": count}
     if "confusion" not in sums:
         return found
     return {

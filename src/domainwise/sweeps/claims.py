@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
 from domainwise.files import content_of, exists
 
@@ -55,7 +56,7 @@ class Claim:
             if self._ours():
                 self.path.unlink()
 
-    def heard(self, event: dict[str, Any]) -> None:
+    def heard(self, event: Event) -> None:
         """Take note of how far the trial is; ends it where the claim is no longer ours."""
         self.step = event.get("step", self.step)
         if self.lost:

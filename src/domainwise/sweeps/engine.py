@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import served
+from domainwise.experiment.records import Event
 from domainwise.experiment.settings import number, whole
 from domainwise.experiment.trial import Trial
 from domainwise.machine import bearable
@@ -98,7 +99,7 @@ class Engine:
         finally:
             torch.set_num_threads(before)
 
-    def _one(self, trial: Trial, data: Domains, folder: Path, watch: Watch) -> dict[str, Any]:
+    def _one(self, trial: Trial, data: Domains, folder: Path, watch: Watch) -> Event:
         try:
             return work(trial, data, folder, self.options, watch)
         except DeviceLost as error:
@@ -116,7 +117,7 @@ def run_shared(
     left = {trial.id: trial for trial in trials}
     claims = Claims(folder)
 
-    def hear(trial: Trial, event: dict[str, Any]) -> None:
+    def hear(trial: Trial, event: Event) -> None:
         if "result" in event and left.pop(trial.id, None) is None:
             return
         if "taken" not in event:

@@ -13,8 +13,9 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
 from domainwise.machine import environment
 from domainwise.sweeps.shared_gpu import AT_MOST, Many
@@ -54,11 +55,27 @@ class Given:
         return replace(self, attempt=self.attempt + 1, deadline=None)
 
 
+class Message(Event, total=False):
+    """One line that a worker process writes: an event of the trial ``id``, or about the process itself."""
+
+    id: str
+    ready: bool  # it has read the data
+    wrong: str  # no trial is to blame: the run ends with this sentence
+
+
+Heard = queue.Queue[tuple["Worker", Message | None]]  # None: the process has ended
+
+
 class Worker:
     """A process that is given lines of JSON and answers with lines of JSON."""
 
     def __init__(
-        self, place: Place, parked: Path, folder: Path, heard: queue.Queue[Any], timeout: float | None
+        self,
+        place: Place,
+        parked: Path,
+        folder: Path,
+        heard: Heard,
+        timeout: float | None,
     ) -> None:
         self.place, self.timeout, self.waking, self.ready = place, timeout, True, False
         self.given: dict[str, Given] = {}
@@ -130,7 +147,7 @@ class Worker:
                 if pipe is not None:
                     pipe.close()
 
-    def _listen(self, heard: queue.Queue[Any]) -> None:
+    def _listen(self, heard: Heard) -> None:
         assert self.process.stdout is not None
         with suppress(ValueError, OSError):  # closed by stop()
             for line in self.process.stdout:

@@ -22,10 +22,12 @@ from domainwise.data.decoded.array_files import Damaged
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, warn
 from domainwise.experiment.output_folder import is_ours
+from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
 from domainwise.machine import environment, set_in
 from domainwise.sweeps.claims import Claims
 from domainwise.sweeps.engine import Engine, run_shared
+from domainwise.sweeps.given import Message
 from domainwise.training.ending import failed
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import DeviceLost, Watch
@@ -109,9 +111,9 @@ class RayEngine:
                 trial = running.pop(one)
                 watch(trial, self._heard(ray, one, trial, folder))
 
-    def _heard(self, ray: Any, task: Any, trial: Trial, folder: Path) -> dict[str, Any]:
+    def _heard(self, ray: Any, task: Any, trial: Trial, folder: Path) -> Event:
         try:
-            event: dict[str, Any] = ray.get(task)
+            event: Message = ray.get(task)
         except ray.exceptions.RayError as error:
             return {"result": failed(folder, trial, given_up(error, self._retries), self.engine.options.device)}
         if "wrong" in event:

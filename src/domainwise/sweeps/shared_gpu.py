@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from domainwise.acceleration.device_lock import one_thread, with_device_lock
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
 from domainwise.sweeps.work import work
 from domainwise.training.checkpoints import ask_to_stop, listening
@@ -45,7 +46,7 @@ def run_packed(
     waiting, room, lock = Waiting(trials, alone=at_once == 1), Room(at_once, options.device), threading.Lock()
     errors: list[BaseException] = []
 
-    def tell(trial: Trial, event: dict[str, Any]) -> None:
+    def tell(trial: Trial, event: Event) -> None:
         room.heard(event)
         with lock:
             watch(trial, event)
@@ -129,7 +130,7 @@ class Room:
             self.known.wait()
         return place < self.admitted
 
-    def heard(self, event: dict[str, Any]) -> None:
+    def heard(self, event: Event) -> None:
         if not self.known.is_set() and (event.get("step", 0) >= SETTLED or "result" in event or "taken" in event):
             self.admitted = fitting(self.before, self._free(), self.most)
             self.known.set()

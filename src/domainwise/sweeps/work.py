@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from domainwise.data.domains import Domains
 from domainwise.experiment.output_folder import served
+from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
 from domainwise.sweeps.claims import Claim, Lost
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch, execute
 
 
-def work(trial: Trial, data: Domains, folder: Path, options: RunOptions, watch: Watch) -> dict[str, Any]:
+def work(trial: Trial, data: Domains, folder: Path, options: RunOptions, watch: Watch) -> Event:
     """Run a trial unless it has ended already, or another process is at it.
 
     Returns an event: {"result": ...}, with "elsewhere" where another process came to it; or {"taken": True}.
@@ -25,7 +25,7 @@ def work(trial: Trial, data: Domains, folder: Path, options: RunOptions, watch: 
         result = served(path, trial)
         return {"result": result, "elsewhere": True} if result else {"taken": True}
 
-    def listen(trial: Trial, event: dict[str, Any]) -> None:
+    def listen(trial: Trial, event: Event) -> None:
         claim.heard(event)
         watch(trial, event)
 

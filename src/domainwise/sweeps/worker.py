@@ -12,14 +12,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
-from domainwise.sweeps.given import GRACE
+from domainwise.sweeps.given import GRACE, Message
 from domainwise.sweeps.shared_gpu import Many, run_packed
 from domainwise.training.checkpoints import listening, stop_requested
 from domainwise.training.run_options import RunOptions
@@ -35,9 +35,9 @@ def main(parked: str, folder: str, options: str, at_once: str, threads: str) -> 
     threading.Thread(target=listen, args=(given,), daemon=True).start()
     data = Domains.open(Path(parked))
 
-    def say(event: dict[str, Any]) -> None:
+    def say(message: Message) -> None:
         with suppress(BrokenPipeError):  # the one that gives the trials is no more: what runs is saved, by `listen`
-            answers.write(json.dumps(event) + "\n")
+            answers.write(json.dumps(message) + "\n")
             answers.flush()
 
     say({"ready": True})
@@ -51,7 +51,7 @@ def main(parked: str, folder: str, options: str, at_once: str, threads: str) -> 
                 Path(folder),
                 at_once=many,
                 options=RunOptions.from_json(json.loads(options)),
-                watch=lambda trial, event: say({"id": trial.id, **event}),
+                watch=lambda trial, event: say(cast(Message, {"id": trial.id, **event})),
             )
     except InputError as error:  # nothing that one trial is to blame for
         say({"wrong": str(error)})

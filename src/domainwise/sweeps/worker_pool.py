@@ -11,14 +11,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import Any
 
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
 from domainwise.sweeps import parking
 from domainwise.sweeps.claims import Claims
-from domainwise.sweeps.given import GRACE, Given, Place, Worker
+from domainwise.sweeps.given import GRACE, Given, Heard, Place, Worker
 from domainwise.sweeps.status import describe
 from domainwise.training.checkpoints import Stopped, asked_again, at_once, listening, saved, stop_requested
 from domainwise.training.ending import failed
@@ -45,7 +44,7 @@ class Processes:
         self.retries = RETRIES if retries is None else retries
         self.places, self.data, self.folder, self.watch, self.timeout = places, data, folder, watch, timeout
         self.waiting: deque[Given] = deque()
-        self.heard: queue.Queue[tuple[Worker, dict[str, Any] | None]] = queue.Queue()
+        self.heard: Heard = queue.Queue()
         self.workers: set[Worker] = set()
         self.false_starts = 0  # in a row
 

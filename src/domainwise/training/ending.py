@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from domainwise.experiment.integrity import Damaged, digest, read, sealed
 from domainwise.experiment.metrics import measures, tested, worst
 from domainwise.experiment.output_folder import served
-from domainwise.experiment.records import Record, averaged, publish_once
+from domainwise.experiment.records import DomainScores, Measures, ModelResult, Record, Result, averaged, publish_once
 from domainwise.experiment.results import READ
 from domainwise.experiment.selection import selected, summary
 from domainwise.experiment.trial import Trial
@@ -24,15 +24,17 @@ from domainwise.saved_models.saved import CONFIG, WEIGHTS
 
 def result_of(
     trial: Trial, status: str, message: str, step: int, records: Sequence[Record], seconds: float, device: str
-) -> dict[str, Any]:
+) -> Result:
     """The content of result.json: all that tables need to know of a trial that has ended."""
     finished = status == "finished"
+    numbers: ModelResult = _numbers(trial, records) if finished else {"selected": None, "last": None}
     return {
         "id": trial.id,
         "status": status,
         "message": message,
         "step": step,
-        **(_numbers(trial, records) if finished else {"selected": None, "last": None}),
+        "selected": numbers["selected"],
+        "last": numbers["last"],
         "averages": {name: _numbers(trial, own) for name, own in of_averages(trial, records)} if finished else {},
         "average": trial.average,  # as asked for: there may have been nothing to average yet
         "seconds": seconds,
@@ -42,7 +44,7 @@ def result_of(
     }
 
 
-def failed(folder: Path, trial: Trial, message: str, device: str) -> dict[str, Any]:
+def failed(folder: Path, trial: Trial, message: str, device: str) -> Result:
     """Publish the failure of a trial whose process could not do so; what was there before stays, and is returned."""
     home, result = folder / "trials" / trial.id, result_of(trial, "failed", message, 0, [], 0.0, device)
     made(home)
@@ -58,13 +60,13 @@ def of_averages(trial: Trial, records: Sequence[Record]) -> Iterator[tuple[str, 
             yield name, own
 
 
-def counts_of(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
+def counts_of(trial: Trial, records: Sequence[Record]) -> dict[str, DomainScores]:
     """Confusion and calibration counts of the selected model, for every domain."""
     own = {name: selected(models, trial)["domains"] for name, models in of_averages(trial, records)}
     return {"model": selected(records, trial)["domains"], **own}
 
 
-def _numbers(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
+def _numbers(trial: Trial, records: Sequence[Record]) -> ModelResult:
     chosen = selected(records, trial)
     return {
         "selected": {**summary(chosen, trial.targets, trial.test), "measures": _measures(trial, chosen)},
@@ -72,7 +74,7 @@ def _numbers(trial: Trial, records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
-def _measures(trial: Trial, record: Record) -> dict[str, Any]:
+def _measures(trial: Trial, record: Record) -> Measures:
     """Means over targets of all but accuracy; and the target that does worst, or where none is held out the source."""
     domains = record["domains"]
     unseen = {name: tested(domains[name], trial.test) for name in trial.targets}
@@ -80,7 +82,7 @@ def _measures(trial: Trial, record: Record) -> dict[str, Any]:
     name, accuracy = worst(unseen or {name: parts["holdout"] for name, parts in domains.items()})
     keys = [key for key in found[0] if key not in ("accuracy", "loss")] if found else []
     means = {key: fmean(one[key] for one in found) for key in keys}
-    return {**means, "worst_domain": name, "worst_accuracy": accuracy}
+    return cast(Measures, {**means, "worst_domain": name, "worst_accuracy": accuracy})
 
 
 def models_in(folder: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from domainwise.data.domains import Domains
 from domainwise.errors import InputError, typed
 from domainwise.experiment.integrity import Damaged, Unreadable
 from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file
+from domainwise.experiment.records import Event, Result
 from domainwise.experiment.results import trial_in
 from domainwise.experiment.settings import Settings, resolve, together, whole
 from domainwise.experiment.trial import Trial
@@ -53,7 +54,7 @@ class Fitting:
         *,
         threads: int = 1,
         watch: Watch = lambda trial, event: None,
-    ) -> dict[str, Any]:
+    ) -> Result:
         """Train, from where it was stopped if it was, and return the result, good or bad."""
         with unchanged(self.folder):
             _refuse_other_snapshots(self.folder, spread(options.snapshots, self.trial.steps))
@@ -64,7 +65,7 @@ class Fitting:
         finally:
             torch.set_num_threads(before)
 
-    def check(self, result: dict[str, Any]) -> None:
+    def check(self, result: Result) -> None:
         """That there is a model to use."""
         if result["status"] != "finished":
             raise InputError(f"{self.trial.label} has {result['status']}: {result['message']}")
@@ -115,7 +116,7 @@ def fit(
     device: str = "cpu",
     threads: int = 1,
     snapshots: int = 0,
-    watch: Callable[[Trial, dict[str, Any]], None] | None = None,
+    watch: Callable[[Trial, Event], None] | None = None,
     **settings: Any,
 ) -> Model:
     """Train on all domains, hold none out, and return the model: the one to use on a domain that nobody has seen.

@@ -20,7 +20,7 @@ from domainwise.averaging import Averages, refresh_batch_norm, swapped_in
 from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
 from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
-from domainwise.experiment.records import Record
+from domainwise.experiment.records import DomainScores, Record
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import Network
 from domainwise.saved_models.evaluation import Evaluation, begin
@@ -77,8 +77,8 @@ def run(
                 losses.look() if evaluating else losses.glance()
                 tick(step + 1)
             if evaluating:
-                record: Record = {"step": step, "seconds": time.perf_counter() - started, "loss": losses.mean()}
-                record["domains"] = examiner.examine()
+                seconds, loss = time.perf_counter() - started, losses.mean()
+                record: Record = {"step": step, "seconds": seconds, "loss": loss, "domains": examiner.examine()}
                 keeper.look("model", record, last)
                 averages.evaluated(step, examiner.validation_loss(record))
                 for name, averaged in averages.ready(last):
@@ -178,7 +178,7 @@ class Examiner:
             for part in ("", ", all")
         }
 
-    def examine(self, model: str = "model") -> dict[str, dict[str, dict[str, Any]]]:
+    def examine(self, model: str = "model") -> DomainScores:
         begun = {name: self._domain(name, main, holdout, model) for name, (main, holdout) in self.parts.items()}
         return {name: {part: one.result() for part, one in own.items()} for name, own in begun.items()}
 

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -18,7 +18,7 @@ from domainwise.errors import InputError
 from domainwise.experiment.faults import of_the_machine, sentence
 from domainwise.experiment.integrity import Damaged, Unreadable, read, sealed
 from domainwise.experiment.output_folder import serves
-from domainwise.experiment.records import Journal, publish, publish_once
+from domainwise.experiment.records import Event, Journal, Result, publish, publish_once
 from domainwise.experiment.results import DAMAGED, result_in
 from domainwise.experiment.selection import validation
 from domainwise.experiment.trial import Trial
@@ -33,7 +33,7 @@ from domainwise.training.loss_log import Diverged
 from domainwise.training.resume import checkpoints_of
 from domainwise.training.run_options import RunOptions
 
-Watch = Callable[[Trial, dict[str, Any]], None]
+Watch = Callable[[Trial, Event], None]
 
 
 def execute(
@@ -43,7 +43,7 @@ def execute(
     options: RunOptions = RunOptions(),  # noqa: B008  frozen
     *,
     watch: Watch = lambda trial, event: None,
-) -> dict[str, Any]:
+) -> Result:
     """Run a trial and leave its settings, records, result and the models that are to be kept in its folder.
 
     What was begun there and not ended goes on from its checkpoint. What has ended is not repeated, unless it failed. If
@@ -159,7 +159,7 @@ class Attempt:
             finally:
                 self.checkpoints.settle()
 
-    def ended(self, ending: Ending) -> dict[str, Any]:
+    def ended(self, ending: Ending) -> Result:
         """Publish the result, once: where another process was faster, its result stands."""
         records = self.journal.records
         seconds = self.checkpoints.seconds + time.perf_counter() - self.started
@@ -177,7 +177,7 @@ class Attempt:
         return result
 
 
-def _ended(trial: Trial, folder: Path) -> dict[str, Any] | None:
+def _ended(trial: Trial, folder: Path) -> Result | None:
     """The result that is there, if it is no failure; otherwise room is made for another."""
     path = folder / "result.json"
     if not exists(path):

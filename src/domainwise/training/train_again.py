@@ -8,15 +8,15 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from domainwise.experiment.output_folder import ended
+from domainwise.experiment.records import Result
 from domainwise.experiment.trial import Trial
 
 AGAIN = "again"
 
 
-def begun(trial: Trial, result: dict[str, Any], folder: Path) -> tuple[Trial, Path]:
+def begun(trial: Trial, result: Result, folder: Path) -> tuple[Trial, Path]:
     """The trial with the averages that it has already too, and the folder to train it in."""
     home = folder / AGAIN
     home.mkdir(exist_ok=True)

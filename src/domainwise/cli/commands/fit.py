@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +9,7 @@ from domainwise.cli import options as o
 from domainwise.cli.option_groups import Choices, One, grouped
 
 if TYPE_CHECKING:
+    from domainwise.experiment.records import Result
     from domainwise.training.fit import Fitting
 
 
@@ -56,14 +57,14 @@ def fit(
     print(_told(made, result))
 
 
-def _told(made: Fitting, result: dict[str, Any]) -> str:
+def _told(made: Fitting, result: Result) -> str:
     from domainwise.experiment.records import averages, read
     from domainwise.experiment.selection import validation
     from domainwise.saved_models.trust import code_of
     from domainwise.saved_models.which import home_of
 
     average = next(iter(made.trial.averages), None)
-    chosen = (result["averages"][average] if average else result)["selected"]
+    chosen = (result["averages"][average] if average else result)["selected"] or {}
     (record,) = (one for one in read(made.folder / "records.jsonl") if one["step"] == chosen["step"])
     domains = averages(record, average)[average] if average else record["domains"]
     accuracies = {name: parts["holdout"]["accuracy"] for name, parts in domains.items()}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from domainwise.errors import InputError
 from domainwise.experiment.integrity import digest, sealed
 from domainwise.experiment.output_folder import is_ours, marked, publish_mark, refuse_file
-from domainwise.experiment.records import append, publish
+from domainwise.experiment.records import Result, append, publish
 from domainwise.experiment.selection import by_validation, summary
 from domainwise.experiment.trial import Trial
 from domainwise.interop.domainbed.read import Imported, Sweep
@@ -72,7 +71,7 @@ def _interval(one: Imported) -> int:
     return steps[1] - steps[0] if len(steps) > 1 else one.last + 1
 
 
-def _result(one: Imported, trial: Trial) -> dict[str, Any]:
+def _result(one: Imported, trial: Trial) -> Result:
     records = one.run.records
     return {
         "id": trial.id,

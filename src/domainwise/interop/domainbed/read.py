@@ -11,7 +11,7 @@ from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from domainwise.errors import InputError
-from domainwise.experiment.records import Record
+from domainwise.experiment.records import Record, Scores
 from domainwise.experiment.selection import Run
 from domainwise.experiment.settings import number, whole
 from domainwise.interop.domainbed.names import environments
@@ -118,7 +118,7 @@ def _parsed(content: Any) -> Line:
     targets = tuple(_target(names, i) for i in args["test_envs"])
     if not targets:
         raise ValueError("it has no test environment")
-    record = {
+    record: Record = {
         "step": int(content["step"]),
         "seconds": float(content.get("step_time") or 0.0),
         "loss": loss if number(loss := content.get("loss")) else None,
@@ -163,7 +163,7 @@ def _target(names: Sequence[str], i: Any) -> str:
     return names[i]
 
 
-def _parts(content: Mapping[str, Any], i: int, target: bool) -> dict[str, dict[str, float]]:
+def _parts(content: Mapping[str, Any], i: int, target: bool) -> dict[str, Scores]:
     parts = {"main": f"env{i}_in_acc", "holdout": f"env{i}_out_acc"}
     needed = {part: key for part, key in parts.items() if target or key in content}
     for key in needed.values():

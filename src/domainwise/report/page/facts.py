@@ -116,7 +116,7 @@ def lines(outcomes: Sequence[Outcome]) -> list[Line]:
 
 def _line(outcome: Outcome) -> Line:
     trial, result = outcome.trial, outcome.result
-    selected, last = result.get("selected") or {}, result.get("last") or {}
+    selected, last = outcome.selected, outcome.last
     return Line(
         algorithm=label(trial),
         target=target(trial),

@@ -143,7 +143,7 @@ def _marks(runs: Runs, measure: Measure) -> list[Mark]:
             if accuracy(outcome) is None:
                 marks += _lost(known, look)
             else:
-                step = outcome.result["selected"]["step"]
+                step = outcome.selected["step"]
                 whole.append(known)
                 chosen += [(step, known[step])] if step in known else []
         marks += _mean(whole, look, band=len(runs) <= BANDS)

@@ -47,7 +47,7 @@ def _finished(groups: Mapping[str, Group]) -> dict[str, Group]:
 
 
 def _numbers(outcome: Outcome) -> dict[str, Any]:
-    return {**(outcome.result["selected"].get("measures") or {}), "accuracy": accuracy(outcome)}
+    return {**outcome.selected.get("measures", {}), "accuracy": accuracy(outcome)}
 
 
 def _row(name: str, groups: Mapping[str, Group]) -> Measured:
@@ -73,7 +73,7 @@ def _unseen(groups: Mapping[str, Group]) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, float]] = {}
     for column, group in groups.items():
         for seed, one in group.items():
-            for name, value in one.result["selected"]["targets"].items():
+            for name, value in one.selected["targets"].items():
                 domain = column if len(one.trial.targets) == 1 else f"{name} of {column}"
                 found.setdefault(domain, {})[seed] = value
     return found
