@@ -33,12 +33,10 @@ class Statistic:
         result = outcome.result
         if result["status"] != "finished" or not outcome.trial.targets:
             return None
-        if self.name in ("selected", "last"):
-            found = result[self.name]
-        elif self.name in ("late", "window"):
+        if self.name in ("late", "window"):
             return _mean(outcome, window if self.name == "window" else None)
-        else:
-            found = (result.get("averages", {}).get(self.name) or {}).get("last")
+        beside = {name: models["last"] for name, models in result.get("averages", {}).items()}
+        found = {"selected": result["selected"], "last": result["last"], **beside}.get(self.name)
         return None if found is None or found["target"] is None else 100 * found["target"]
 
 
