@@ -27,7 +27,7 @@ from domainwise.data.sources.digits import digits
 from domainwise.errors import defused, legible
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
-from domainwise.files import PAGE, PICTURE, PNG, check, put
+from domainwise.files import PAGE, PICTURE, PNG, check_output, write_output
 from domainwise.interop.tensorboard import run_name
 from domainwise.saved_models.predict import Prediction
 from domainwise.saved_models.prediction_files import as_csv
@@ -100,7 +100,7 @@ def test_no_folder_and_no_device_is_replaced(name: str, writes, tmp_path: Path) 
 
 def test_a_device_stays_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r'"/dev/null" is a device'):
-        check(Path("/dev/null"), PAGE)
+        check_output(Path("/dev/null"), PAGE)
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
@@ -127,7 +127,7 @@ def test_a_link_that_somebody_laid_for_the_temporary_file_is_not_followed(tmp_pa
     victim = tmp_path / "victim"
     victim.write_text("mine")
     (tmp_path / f".a.svg.{os.getpid()}").symlink_to(victim)
-    put(tmp_path / "a.svg", "<svg>", PICTURE)
+    write_output(tmp_path / "a.svg", "<svg>", PICTURE)
     assert victim.read_text() == "mine"
     assert (tmp_path / "a.svg").read_text() == "<svg>"
     assert not re.match(PNG, b"\x89PNG\r\n\x1a\n" + bytes(99), re.DOTALL)

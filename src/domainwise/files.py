@@ -1,4 +1,4 @@
-"""Files and locks: written whole or not at all, through no link of somebody else, by one process at a time."""
+"""Write files whole or not at all, never through a link of somebody else, one process at a time."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ import os
 import re
 import stat
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from domainwise.errors import InputError
 
+
+def user_cache() -> Path:
+    """Return the user's own cache folder, shared with nobody."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if Path(home).is_absolute() else Path.home() / ".cache") / "domainwise"
+
+
 ABSENT = (FileNotFoundError, NotADirectoryError)
-# What a file system without locks answers.
-NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 
 
 def exists(path: Path) -> bool:
-    """Whether there is something under a name; an error where the disk does not say (``Path.exists`` may say no)."""
+    """Return whether a path exists; an error of the disk is raised, where ``Path.exists`` may return False."""
     try:
         path.stat()
     except ABSENT:
@@ -32,7 +38,7 @@ def exists(path: Path) -> bool:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names in a folder; none where it is not there, and an error where it cannot be read (``glob`` finds none)."""
+    """Return the sorted names in a folder: none if it does not exist, an error if it cannot be read."""
     try:
         return sorted(path.name for path in folder.iterdir())
     except ABSENT:
@@ -40,8 +46,8 @@ def names_in(folder: Path) -> list[str]:
 
 
 @contextmanager
-def unchanged(path: Path) -> Iterator[None]:
-    """Turn an error of the disk into a sentence, around what only reads."""
+def reading(path: Path) -> Iterator[None]:
+    """Turn an error of the disk into a sentence, around code that only reads."""
     try:
         yield
     except OSError as error:
@@ -51,12 +57,12 @@ def unchanged(path: Path) -> Iterator[None]:
         ) from error
 
 
-class NoFile(OSError):  # noqa: N818  says what is there instead
-    """A pipe or a device where a file belongs: who opens it waits, or reads without an end."""
+class NotAFile(OSError):  # noqa: N818  says what is there instead
+    """A pipe or a device lies where a file belongs: to open it means to wait, or to read for ever."""
 
 
-def is_strange(path: Path) -> bool:
-    """Whether something lies there that is neither a file nor a folder: a pipe, a device, or a link to one."""
+def is_special(path: Path) -> bool:
+    """Return whether a path is neither a file nor a folder: a pipe, a device, or a link to one."""
     with suppress(OSError):
         mode = path.stat().st_mode
         return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
@@ -64,48 +70,45 @@ def is_strange(path: Path) -> bool:
 
 
 def content_of(path: Path) -> bytes:
-    """All bytes of a file; :class:`NoFile` where it is none."""
-    if is_strange(path):
-        raise NoFile(errno.ENODEV, "it is a pipe or a device, and no file", str(path))
+    """Return all bytes of a file; raise :class:`NotAFile` for a pipe or a device."""
+    if is_special(path):
+        raise NotAFile(errno.ENODEV, "it is a pipe or a device, not a file", str(path))
     return path.read_bytes()
 
 
 def checksum(content: Mapping[str, Any]) -> str:
-    """Return the hash of what JSON says, in whatever order it says it."""
+    """Return a hash of JSON content that does not depend on the order of keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def open_own(path: Path, flags: int) -> int:
-    """Open or make a file; a link, a pipe or a device that lies there gives way and is not followed."""
-    if path.is_symlink() or is_strange(path):
+    """Open or create a file; remove a link, pipe or device in its place first instead of following it."""
+    if path.is_symlink() or is_special(path):
         path.unlink()
     return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
-def appended(path: Path) -> TextIO:
-    """A file to append text to."""
+def open_to_append(path: Path) -> TextIO:
+    """Open a text file to append to; create it if needed."""
     return os.fdopen(open_own(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8")
 
 
-def fresh(path: Path) -> TextIO:
-    """A new text file, in place of what a process before has left or somebody has laid there."""
+def create_text(path: Path) -> TextIO:
+    """Create an empty text file, in place of whatever has that name."""
     path.unlink(missing_ok=True)
-    # What is no valid Unicode, as names on a disk may be, must not make the rest unreadable.
+    # Names on a disk may be invalid Unicode, which must not make the rest unreadable.
     return path.open("x", encoding="utf-8", errors="backslashreplace", newline="")
 
 
-def without_links(folder: Path, copied: tuple[str, ...]) -> list[Path]:
-    """Take away the links in a folder that is about to be written to, and return them; what they lead to stays.
-
-    Files of the names that are ``copied`` stay as files of the folder's own.
-    """
-    links = [path for path in folder.rglob("*") if path.is_symlink()]
-    for path in links:
+def remove_links(folder: Path, copied: tuple[str, ...]) -> list[Path]:
+    """Remove and return the links in a folder; those with a name in ``copied`` become files of the same content."""
+    for path in (links := [path for path in folder.rglob("*") if path.is_symlink()]):
         content = path.read_bytes() if path.name in copied and path.is_file() else None
         path.unlink()
         if content is not None:
@@ -113,8 +116,8 @@ def without_links(folder: Path, copied: tuple[str, ...]) -> list[Path]:
     return links
 
 
-def made(folder: Path) -> None:
-    """Make a folder and those above it that are missing, so that they would survive a power cut."""
+def make_folder(folder: Path) -> None:
+    """Create a folder and its missing parents so that they would survive a power cut."""
     missing = [path for path in (folder, *folder.parents) if not exists(path)]
     folder.mkdir(parents=True, exist_ok=True)
     for path in missing:
@@ -124,8 +127,8 @@ def made(folder: Path) -> None:
 
 def sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, would survive a power cut."""
-    if path.is_dir() and os.name == "nt":  # pragma: no cover  folders cannot be opened there
-        return
+    if path.is_dir() and os.name == "nt":
+        return  # pragma: no cover  folders cannot be opened there
     handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
     try:
         os.fsync(handle)
@@ -133,15 +136,45 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def hold(handle: int, waiting: Callable[[], None] | None = None) -> bool:
-    """Lock an open file until it is closed, which the system does with the process; False where there are no locks.
+LOCK = ".lock"
 
-    Where another process holds it, this waits, once ``waiting`` was called; without that, it is a BlockingIOError.
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], object] | None = None) -> Iterator[bool]:
+    """Hold a lock file while the block runs; yields False where the file system has no locks: then nobody waits.
+
+    Where another process holds it, call ``waiting`` and wait; without that, raise BlockingIOError. The system gives the
+    lock back when the process ends, however it ends. A lock file that is left over is held by nobody.
     """
+    if sys.platform == "win32":  # pragma: no cover
+        yield False
+        return
+    handle, certain = _lock(path, waiting)
     try:
-        import fcntl
-    except ImportError:  # pragma: no cover  Windows
-        return False
+        yield certain
+    finally:
+        try:
+            path.unlink(missing_ok=True)
+        finally:
+            os.close(handle)
+
+
+def _lock(path: Path, waiting: Callable[[], object] | None) -> tuple[int, bool]:
+    while True:
+        handle = open_own(path, os.O_RDWR)
+        try:
+            certain = _flock(handle, waiting)
+            if not certain or _is_at(path, handle):
+                return handle, certain
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # the process that held it has removed it in the meantime
+
+
+def _flock(handle: int, waiting: Callable[[], object] | None) -> bool:
+    import fcntl
+
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -149,79 +182,70 @@ def hold(handle: int, waiting: Callable[[], None] | None = None) -> bool:
             raise
         waiting()
         fcntl.flock(handle, fcntl.LOCK_EX)
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
+    except OSError:  # a file system without locks
         return False
     return True
 
 
-LOCK = ".lock"
-
-
-@contextmanager
-def alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a trial's folder, after waiting for whoever holds it: two processes would write into each other's files.
-
-    The system ends the hold with the process, however that ends. Where it knows no such thing, there is none.
-    """
-    if sys.platform == "win32":  # pragma: no cover
-        yield
-        return
-    handle = _held(folder / LOCK, say)
-    try:
-        yield
-    finally:
-        try:
-            (folder / LOCK).unlink(missing_ok=True)
-        finally:
-            os.close(handle)
-
-
-def _held(path: Path, say: Callable[[str], None]) -> int:
-    while True:
-        handle = open_own(path, os.O_RDWR)
-        try:
-            waiting = partial(say, f"another process is at the trial in {path.parent}: waiting for it")
-            if not hold(handle, waiting) or _is(path, handle):
-                return handle
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)  # the one before has removed it in the meantime
-
-
-def _is(path: Path, handle: int) -> bool:
-    try:
+def _is_at(path: Path, handle: int) -> bool:
+    with suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False
+    return False
 
 
-def held(folder: Path) -> bool:
-    """Whether a process is at the trial of a folder just now, as far as the system knows."""
+def lock_trial(folder: Path, say: Callable[[str], None]) -> AbstractContextManager[bool]:
+    """Hold a trial's folder, after waiting for the process that does: two would write into each other's files."""
+    return locked(folder / LOCK, partial(say, f"another process works on the trial in {folder}: waiting for it"))
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process works in a folder just now, as far as the system knows; needs no right to write."""
     if sys.platform == "win32" or not (folder / LOCK).is_file():
         return False
     import fcntl
 
-    handle = os.open(folder / LOCK, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(handle)
+    with (folder / LOCK).open("rb") as file, suppress(OSError):  # a file system without locks
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
     return False
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a name to write to, which replaces ``path`` when the block ends; an error leaves what was there before."""
+    temporary = beside(path)
+    temporary.unlink(missing_ok=True)  # of a process before, or a link that somebody has put there
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+@contextmanager
+def replacing_text(path: Path) -> Iterator[TextIO]:
+    """Yield a text file that replaces ``path`` when it is whole and on the disk."""
+    with replacing(path) as temporary, create_text(temporary) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def beside(path: Path) -> Path:
+    """Return the hidden name that a file has while it is being written, which no other thread uses."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+
+
 def leftovers(folder: Path) -> list[Path]:
-    """Files under temporary names, of a process that was killed while it wrote them: those end in its number."""
+    """Return the temporary files that killed processes left: their names end in a number."""
     return [path for path in folder.rglob(".*.*") if path.is_file() and path.suffix[1:].isdigit()]
 
 
 def clear_leftovers(folder: Path) -> None:
+    """Remove the temporary files that killed processes left."""
     for path in leftovers(folder):
         path.unlink(missing_ok=True)
 
@@ -235,18 +259,18 @@ MADE_BY = ("Software", "domainwise")  # in a PNG, behind its head
 PNG = rb"\x89PNG\r\n\x1a\n.{25}.{4}tEXtSoftware\x00domainwise"
 
 
-def check(path: Path, ours: bytes) -> None:
-    """Refuse to replace what is no plain file, or is one that does not begin as ours do: ``ours`` is a pattern."""
+def check_output(path: Path, ours: bytes) -> None:
+    """Refuse to replace anything but a file that begins with ``ours``, a pattern that the files made here match."""
     try:
         if path.is_dir():
             raise InputError(f'"{path}" is a folder: give the name of a file')
         there = next((parent for parent in path.parents if parent.exists()), path.parent)
         if there.exists() and not there.is_dir():
-            raise InputError(f'cannot write "{path}": "{there}" is no folder')
+            raise InputError(f'cannot write "{path}": "{there}" is not a folder')
         if not path.exists():
             return
         if not path.is_file():
-            raise InputError(f'"{path}" is a device or a pipe, and no file to replace: give another name')
+            raise InputError(f'"{path}" is a device or a pipe, not a file: give another name')
         with path.open("rb") as content:
             start = content.read(1024)
     except OSError as error:
@@ -255,24 +279,16 @@ def check(path: Path, ours: bytes) -> None:
         raise InputError(f'"{path}" holds something that was not made here: give another name, or remove it first')
 
 
-def put(path: Path, content: str | bytes, ours: bytes = b"") -> Path:
-    """Write a file; what was there before stays until all of it is. A link gives way and is not followed.
+def write_output(path: Path, content: str | bytes, ours: bytes = b"") -> Path:
+    """Write a file whole, or raise a sentence and keep what was there. A link is replaced, not followed.
 
-    Without a pattern, whatever there is may be replaced: for files in a folder that is known to be ours.
+    Without the pattern ``ours``, any file may be replaced: for folders that are known to be ours.
     """
-    check(path, ours)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    check_output(path, ours)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with suppress(FileNotFoundError):
-                temporary.unlink()  # of a process before; a link that lies there is not followed
-            with temporary.open("xb") as file:
-                file.write(content.encode() if isinstance(content, str) else content)
-            temporary.replace(path)
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+        with replacing(path) as temporary, temporary.open("xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise _cannot_write(path, error) from error
     return path

@@ -189,7 +189,10 @@ def test_no_picture_is_drawn_where_none_is_wanted(tmp_path: Path, run: Run) -> N
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("grid.jpg", "the picture is a PNG"), ("own.jpg/p.png", 'cannot write "own.jpg/p.png": "own.jpg" is no folder')],
+    [
+        ("grid.jpg", "the picture is a PNG"),
+        ("own.jpg/p.png", 'cannot write "own.jpg/p.png": "own.jpg" is not a folder'),
+    ],
 )
 def test_a_picture_that_cannot_be_written_is_refused(tmp_path: Path, run: Run, name: str, sentence: str) -> None:
     Path("own.jpg").touch()

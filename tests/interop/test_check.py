@@ -11,7 +11,7 @@ from made_data import image_folder, stripes
 
 import domainwise as dw
 from domainwise.data.sources.open import open_data
-from domainwise.files import alone
+from domainwise.files import lock_trial
 
 DATA = stripes()
 Command = Callable[..., tuple[int, str, str]]
@@ -89,7 +89,7 @@ def test_what_a_kill_has_left_is_no_damage_and_goes_away(folder: Path) -> None:
 def test_a_trial_that_somebody_is_at_is_left_alone(folder: Path) -> None:
     home = first(folder)
     (home / "result.json").write_text("")
-    with alone(home, print):
+    with lock_trial(home, print):
         assert not dw.check(folder, repair=True).findings
     assert dw.check(folder).damaged
 

@@ -25,7 +25,8 @@ from domainwise.data.sources.digits import digits
 from domainwise.data.sources.folders import images_in
 from domainwise.data.sources.open import open_data
 from domainwise.data.splits import split
-from domainwise.experiment.records import read, whole
+from domainwise.experiment.records import read
+from domainwise.files import replacing_text
 from domainwise.saved_models.predict import Prediction
 from domainwise.saved_models.prediction_files import Tally, as_csv, as_json
 
@@ -153,7 +154,7 @@ def test_any_name_comes_back_from_csv_and_json(tmp_path: Path) -> None:
     made.append(Prediction("broken.png", problem='it is "odd"'))
     classes = ("cat", "dog, or")
     for lines in (as_csv, as_json):
-        with whole(tmp_path / lines.__name__) as file:
+        with replacing_text(tmp_path / lines.__name__) as file:
             file.writelines(lines(made, classes))
     with (tmp_path / "as_csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -170,7 +171,7 @@ def test_any_name_comes_back_from_csv_and_json(tmp_path: Path) -> None:
 def test_a_name_that_is_no_unicode_spoils_no_file(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9.png")
     for lines in (as_csv, as_json):
-        with whole(tmp_path / "file") as file:
+        with replacing_text(tmp_path / "file") as file:
             file.writelines(lines([Prediction(name, "dog", 0.5)]))
         text = (tmp_path / "file").read_text(encoding="utf-8")
         assert "caf\\udce9.png" in text
@@ -185,7 +186,7 @@ def test_what_breaks_off_leaves_the_file_as_it_was(tmp_path: Path) -> None:
         yield "half"
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), whole(file) as written:
+    with pytest.raises(KeyboardInterrupt), replacing_text(file) as written:
         written.writelines(lines())
     assert file.read_text() == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["predictions.csv"]

@@ -251,10 +251,10 @@ def test_a_claim_that_cannot_be_read_for_a_moment_is_not_lost(tmp_path: Path, mo
 
 def test_a_lock_that_cannot_be_looked_at_is_not_held_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(locks, "_is", lambda *_: die())
-        with pytest.raises(Killed), locks.alone(tmp_path, pytest.fail):
+        patch.setattr(locks, "_is_at", lambda *_: die())
+        with pytest.raises(Killed), locks.lock_trial(tmp_path, pytest.fail):
             pass
-    with locks.alone(tmp_path, pytest.fail):
+    with locks.lock_trial(tmp_path, pytest.fail):
         pass
 
 

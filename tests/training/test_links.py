@@ -99,7 +99,7 @@ def writes_once(path: Path) -> None:
 
 
 def writes_text(path: Path) -> None:
-    with records.whole(path) as file:
+    with files.replacing_text(path) as file:
         file.write("a")
 
 
@@ -117,7 +117,7 @@ def test_no_temporary_file_is_written_through_a_link(write: Callable[[Path], Non
 
 def test_nothing_is_appended_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "victim")
-    with files.appended(tmp_path / "link") as file:
+    with files.open_to_append(tmp_path / "link") as file:
         file.write("a")
     assert (tmp_path / "link").read_text() == "a"
     assert not (tmp_path / "victim").exists()

@@ -169,7 +169,7 @@ def test_a_trial_runs_once_however_many_ask_for_it_at_a_time(tmp_path: Path) -> 
         results = list(threads.map(lambda _: execute(trial(), DATA, tmp_path, watch=watch), range(3)))
     assert results[0] == results[1] == results[2]
     assert evaluations == [1, 7, 13, 19, 20]
-    assert set(said) <= {f"another process is at the trial in {tmp_path}: waiting for it"}
+    assert set(said) <= {f"another process works on the trial in {tmp_path}: waiting for it"}
     assert not (tmp_path / ".lock").exists()
 
 

@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from domainwise.data.decoded.cache import own_cache_folder
+from domainwise.files import user_cache
 
 VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 PROBED = 2**20  # bytes that there must be room for
@@ -17,7 +17,7 @@ PROBED = 2**20  # bytes that there must be room for
 def compiled_folder() -> Path | None:
     """Of the user alone, since the compiler reads pickles from it; None where there is no home."""
     try:
-        return own_cache_folder() / "compiled"
+        return user_cache() / "compiled"
     except RuntimeError:
         return None
 

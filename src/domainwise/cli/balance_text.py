@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.experiment.trial import Trial
-from domainwise.files import PICTURE, put
+from domainwise.files import PICTURE, write_output
 from domainwise.report.drawing.matplotlib_svg import as_file
 from domainwise.report.grid import label, ordered, target
 from domainwise.report.page import balance_curves as courses
@@ -37,7 +37,7 @@ def told(found: Sequence[Measured]) -> str:
 
 
 def draw(found: Sequence[Measured], output: Path) -> None:
-    put(output, as_file(courses.picture(courses.gathered(found))), PICTURE)
+    write_output(output, as_file(courses.picture(courses.gathered(found))), PICTURE)
 
 
 def _alone(found: Mapping[str, Any]) -> str:

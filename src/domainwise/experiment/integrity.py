@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from domainwise.errors import InputError
 from domainwise.experiment.records import finite
-from domainwise.files import NoFile, checksum, content_of, is_strange, sha256
+from domainwise.files import NotAFile, checksum, content_of, is_special, sha256
 
 CHECKSUM = "checksum"
 
@@ -74,7 +74,7 @@ def verify(path: Path, before: object) -> None:
 
 def make_way(path: Path) -> None:
     """Move a folder aside that lies where a file of ours belongs; an empty one goes, and so does a pipe or a device."""
-    if is_strange(path):
+    if is_special(path):
         path.unlink()
     if path.is_dir() and not path.is_symlink():
         try:
@@ -96,7 +96,7 @@ def _of(path: Path, error: OSError) -> Damaged:
         return Damaged(path, "is missing")
     if isinstance(error, IsADirectoryError) or path.is_dir():
         return Damaged(path, "is damaged: there is a folder in its place")
-    if isinstance(error, NoFile):
+    if isinstance(error, NotAFile):
         return Damaged(path, "is damaged: there is a pipe or a device in its place")
     return Unreadable(path, f"cannot be read: {error.strerror or error}")
 

@@ -16,7 +16,7 @@ from domainwise.experiment.records import Journal, Result, publish
 from domainwise.experiment.results import DAMAGED, homes, result_in, trial_in
 from domainwise.experiment.separating import separated
 from domainwise.experiment.trial import Trial
-from domainwise.files import ABSENT, NoFile, appended, content_of, hold, made
+from domainwise.files import ABSENT, LOCK, NotAFile, content_of, locked, make_folder
 
 if TYPE_CHECKING:
     from domainwise.data.domains import Domains
@@ -29,7 +29,7 @@ FAULTS = {*NOT_THE_TRIALS_FAULT, errno.EACCES} - {errno.EPIPE}
 def opened(folder: Path, data: Domains) -> Iterator[None]:
     """A folder to write to: new, empty, or from earlier runs on the same data."""
     try:
-        made(folder)
+        make_folder(folder)
         check_contents(folder)
         with _one_at_a_time(folder):
             _check_data(folder, data)
@@ -74,7 +74,7 @@ def ended(path: Path, *, files: bool = False, certain: bool = False) -> Result |
 
 def make_room(home: Path) -> None:
     """Take away the result of a trial, so that it is run again, and what would stand in the way of that."""
-    with suppress(FileNotFoundError, IsADirectoryError, NoFile):
+    with suppress(FileNotFoundError, IsADirectoryError, NotAFile):
         content_of(home / "result.json")  # what cannot be read just now is not deleted for that
     for name in ("result.json", "counts.json"):
         integrity.make_way(home / name)
@@ -174,8 +174,6 @@ def publish_mark(folder: Path, about: Mapping[str, Any]) -> None:
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     """Two processes that start at once must not write the mark over each other. Held by the system, so it ends with the
     process however that ends; where files cannot be locked, the moment is short."""
-    integrity.make_way(folder / ".lock")
-    with appended(folder / ".lock") as file:
-        with suppress(OSError):
-            hold(file.fileno(), waiting=lambda: None)
+    integrity.make_way(folder / LOCK)
+    with locked(folder / LOCK, waiting=lambda: None):
         yield

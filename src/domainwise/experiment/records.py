@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NotRequired, TextIO, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
-from domainwise.files import appended, exists, fresh, sync as sync
+from domainwise.files import beside, create_text, exists, open_to_append, replacing_text, sync as sync
 
 Confusion = Sequence[Sequence[int]] | Mapping[str, Any]  # see domainwise.experiment.metrics
 Calibration = Mapping[str, Sequence[float]]
@@ -105,7 +103,7 @@ class Event(TypedDict, total=False):
 
 
 def append(path: Path, record: Record) -> None:
-    with appended(path) as file:
+    with open_to_append(path) as file:
         file.write(json.dumps(finite(record), allow_nan=False) + "\n")
 
 
@@ -127,7 +125,7 @@ class Journal:
                 (self.folder / name).unlink(missing_ok=True)
 
     def add(self, record: Record) -> None:
-        with appended(self.folder / self.WHOLE) as file:
+        with open_to_append(self.folder / self.WHOLE) as file:
             file.write(json.dumps(record) + "\n")  # read by us alone: what is not finite comes back as it was
         append(self.folder / self.LEAN, lean(record))
         self.records.append(record)
@@ -194,13 +192,18 @@ def read(path: Path) -> Iterator[Record]:
 
 def publish(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file so that it is either whole or absent, whatever happens in between."""
-    _written_beside(path, content).replace(path)
+    with replacing_text(path) as file:
+        file.write(_json(content))
 
 
 def publish_once(path: Path, content: dict[str, Any]) -> bool:
     """The same, but a file that is there already stays; returns whether it was not."""
-    temporary = _written_beside(path, content)
+    temporary = beside(path)
     try:
+        with create_text(temporary) as file:
+            file.write(_json(content))
+            file.flush()
+            os.fsync(file.fileno())
         os.link(temporary, path)
     except FileExistsError:
         return False
@@ -214,31 +217,8 @@ def publish_once(path: Path, content: dict[str, Any]) -> bool:
     return True
 
 
-@contextmanager
-def whole(path: Path) -> Iterator[TextIO]:
-    """A text file to write bit by bit, which has its name when all of it is there; an error leaves what was before."""
-    temporary = _beside(path)
-    try:
-        with fresh(temporary) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-
-
-def _written_beside(path: Path, content: dict[str, Any]) -> Path:
-    temporary = _beside(path)
-    with fresh(temporary) as file:
-        file.write(json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    return temporary
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(finite(content), indent=1, allow_nan=False) + "\n"
 
 
 def finite(value: Any) -> Any:

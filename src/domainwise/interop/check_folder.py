@@ -17,7 +17,7 @@ from domainwise.experiment import integrity
 from domainwise.experiment.output_folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
 from domainwise.experiment.records import Journal
 from domainwise.experiment.results import DAMAGED, READ, homes, result_in, trial_in, warn_of_no_hashes
-from domainwise.files import LOCK, held, leftovers
+from domainwise.files import LOCK, is_locked, leftovers
 from domainwise.saved_models.saved import CONFIG, read as weights_of
 from domainwise.sweeps import claims
 from domainwise.sweeps.status import PLAN
@@ -123,7 +123,7 @@ def _results(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
 
 
 def _busy(folder: Path, home: Path) -> bool:
-    return held(home) or claims.at_work(folder / "claims" / home.name)
+    return is_locked(home) or claims.at_work(folder / "claims" / home.name)
 
 
 def _trial(home: Path, looked: dict[str, int]) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,7 @@ from domainwise.experiment.records import ModelResult, Record, averages
 from domainwise.experiment.results import Outcome, outcomes
 from domainwise.experiment.selection import target_accuracy, validation
 from domainwise.experiment.trial import Trial
-from domainwise.files import hold
+from domainwise.files import LOCK, locked
 from domainwise.sweeps.follow import follow
 
 OPEN = 64  # files at once
@@ -178,16 +178,12 @@ def written(run: Path) -> set[tuple[str, int]]:
 @contextmanager
 def _alone(logdir: Path) -> Iterator[None]:
     """Two at once would write everything twice. The system ends the hold with the process; where it can hold."""
-    try:
-        logdir.mkdir(parents=True, exist_ok=True)
-        lock = (logdir / ".lock").open("a")
-    except OSError as error:
-        raise InputError(f"cannot write to {logdir}: {error.strerror or error}") from error
-    with lock:
+    with ExitStack() as stack:
         try:
-            hold(lock.fileno())
+            logdir.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(logdir / LOCK))
         except BlockingIOError as error:
             raise InputError(f"another process is writing to {logdir} just now: let it, or end it first") from error
-        except OSError:  # a file system without locks
-            pass
+        except OSError as error:
+            raise InputError(f"cannot write to {logdir}: {error.strerror or error}") from error
         yield

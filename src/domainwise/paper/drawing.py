@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from domainwise.files import put
+from domainwise.files import write_output
 from domainwise.report.drawing.matplotlib_svg import Panel, as_file
 
 
@@ -20,11 +20,11 @@ class Drawing:
     def write(self, folder: Path) -> list[Path]:
         """Every picture as SVG and as PNG, and what is to be said of them as text."""
         about = folder / f"{self.name}.txt"
-        put(about, "\n".join([self.title, *self.notes]) + "\n")
+        write_output(about, "\n".join([self.title, *self.notes]) + "\n")
         files = [about]
         for added, panel in self.panels.items():
             path = folder / f"{self.name}{added}.svg"
-            put(path, as_file(panel))
-            put(path.with_suffix(".png"), panel.png())
+            write_output(path, as_file(panel))
+            write_output(path.with_suffix(".png"), panel.png())
             files += [path, path.with_suffix(".png")]
         return files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from domainwise.files import put
+from domainwise.files import write_output
 from domainwise.paper.registry import NAMES
 
 
@@ -56,4 +56,4 @@ def write_index(folder: Path, about: str) -> Path:
     text = pages.get_template("index.html").render(
         about=about, made=made(folder), report=(folder / "report.html").exists()
     )
-    return put(path, text + "\n")
+    return write_output(path, text + "\n")

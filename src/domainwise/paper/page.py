@@ -13,7 +13,7 @@ from typing import Any
 
 from domainwise.errors import InputError, closest, csv_row
 from domainwise.experiment.results import Outcome
-from domainwise.files import put
+from domainwise.files import write_output
 from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.comparison import Section, checkpoints, difference, table
 from domainwise.paper.remarks import remarks
@@ -42,7 +42,7 @@ class Page:
         """In every format, beside each other."""
         files = {folder / f"{self.name}.{suffix}": write(self) for suffix, write in FORMATS.values()}
         for file, text in files.items():
-            put(file, text)
+            write_output(file, text)
         return list(files)
 
 

@@ -20,7 +20,7 @@ from domainwise.errors import InputError, require, typed, warn
 from domainwise.experiment import integrity
 from domainwise.experiment.records import publish
 from domainwise.experiment.trial import Trial
-from domainwise.files import made, sync
+from domainwise.files import make_folder, replacing, sync
 from domainwise.machine import device_named
 from domainwise.networks.network import Network, build
 from domainwise.networks.weight_files import save_tensors
@@ -170,15 +170,13 @@ def save(folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any])
     """Each file is whole or absent, whatever happens in between; config.json comes last and makes it a model."""
     if folder.is_symlink():  # what it leads to is not ours to replace
         folder.unlink()
-    made(folder)
+    make_folder(folder)
     for name in (CONFIG, WEIGHTS):
         integrity.make_way(folder / name)
     (folder / CONFIG).unlink(missing_ok=True)
-    temporary = folder / f".{WEIGHTS}.{os.getpid()}"
-    temporary.unlink(missing_ok=True)
-    save_tensors({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
-    sync(temporary)
-    temporary.replace(folder / WEIGHTS)
+    with replacing(folder / WEIGHTS) as temporary:
+        save_tensors({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
+        sync(temporary)
     publish(folder / CONFIG, integrity.sealed({**config, "files": {WEIGHTS: integrity.digest(folder / WEIGHTS)}}))
     sync(folder)
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
-from domainwise.files import content_of, exists
+from domainwise.files import content_of, exists, replacing
 
 BEAT = 2.0  # seconds between two signs of life
 STALE = 30.0  # seconds without one after which the trial is anybody's
@@ -70,9 +70,8 @@ class Claim:
                 if not self._ours():
                     self.lost = True
                     return
-                temporary = self.path.with_name(f".{self.token}")
-                temporary.write_text(self._content(), encoding="utf-8")
-                temporary.replace(self.path)
+                with replacing(self.path) as temporary:
+                    temporary.write_text(self._content(), encoding="utf-8")
 
     def _ours(self) -> bool:
         """Whether nobody has taken it over; an error where the disk does not say."""

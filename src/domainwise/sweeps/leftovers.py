@@ -7,7 +7,7 @@ from pathlib import Path
 
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import ended
-from domainwise.files import LOCK, alone, exists, names_in
+from domainwise.files import LOCK, exists, lock_trial, names_in
 from domainwise.sweeps.claims import at_work
 from domainwise.training.checkpoints import clear
 
@@ -33,7 +33,7 @@ def _tidied(home: Path, claim: Path) -> bool:
         result = ended(home, certain=True)
         if result is None or at_work(claim):
             return False
-        with alone(home, _busy):
+        with lock_trial(home, _busy):
             if result["status"] in ("finished", "diverged"):  # one that failed can go on from its checkpoint
                 clear(home)
         claim.unlink(missing_ok=True)

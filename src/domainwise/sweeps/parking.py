@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from domainwise.data.domains import Domains
-from domainwise.files import hold
+from domainwise.files import LOCK, locked
 
-PREFIX, LOCK = "domainwise-", ".lock"
+PREFIX, DATA = "domainwise-", "data"
 
 
 @contextmanager
@@ -22,26 +22,12 @@ def parked(data: Domains) -> Iterator[Path]:
     """A folder with the data, below the system's temporary one; first, those that killed processes left are removed."""
     with suppress(OSError):
         sweep(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
-        home = Path(name)
-        handle = _locked(home)
-        try:
-            data.save(home / "data")
-            yield home / "data"
-        finally:
-            if handle is not None:
-                os.close(handle)
-
-
-def _locked(home: Path) -> int | None:
-    """Hold a folder, which has its lock only when that is held: nobody must take it for one that is held no more."""
-    handle = os.open(home / f"{LOCK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    with suppress(OSError):
-        if hold(handle):
-            (home / f"{LOCK}.new").rename(home / LOCK)
-            return handle
-    os.close(handle)
-    return None
+    with (
+        tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as home,
+        locked(Path(home) / LOCK, waiting=lambda: None),
+    ):
+        data.save(Path(home) / DATA)
+        yield Path(home) / DATA
 
 
 def sweep(folder: Path) -> None:
@@ -49,13 +35,11 @@ def sweep(folder: Path) -> None:
     if sys.platform == "win32":  # pragma: no cover  nothing is held there
         return
     for home in folder.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # it is gone, held, or has no lock
+        with suppress(OSError):  # it is gone, or another process holds it
             about = home.lstat()
-            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
-                continue
-            handle = os.open(home / LOCK, os.O_RDWR | os.O_NOFOLLOW)
-            try:
-                if hold(handle):
-                    shutil.rmtree(home, ignore_errors=True)
-            finally:
-                os.close(handle)
+            own = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
+            # A folder gets its data after its lock is held, and loses its lock before its data.
+            if own and (home / LOCK).is_file() and (home / DATA).is_dir():
+                with locked(home / LOCK) as certain:
+                    if certain:
+                        shutil.rmtree(home, ignore_errors=True)

@@ -17,7 +17,7 @@ from domainwise.experiment.records import DomainScores, Measures, ModelResult, R
 from domainwise.experiment.results import READ
 from domainwise.experiment.selection import selected, summary
 from domainwise.experiment.trial import Trial
-from domainwise.files import exists, made, names_in
+from domainwise.files import exists, make_folder, names_in
 from domainwise.machine import versions_and_commit
 from domainwise.saved_models.saved import CONFIG, WEIGHTS
 
@@ -47,7 +47,7 @@ def result_of(
 def failed(folder: Path, trial: Trial, message: str, device: str) -> Result:
     """Publish the failure of a trial whose process could not do so; what was there before stays, and is returned."""
     home, result = folder / "trials" / trial.id, result_of(trial, "failed", message, 0, [], 0.0, device)
-    made(home)
+    make_folder(home)
     publish_once(home / "trial.json", sealed(trial.to_json()))
     publish_once(home / "result.json", sealed({"files": {}, **result}))
     return served(home, trial) or result

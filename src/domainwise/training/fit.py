@@ -21,7 +21,7 @@ from domainwise.experiment.records import Event, Result
 from domainwise.experiment.results import trial_in
 from domainwise.experiment.settings import Settings, resolve, together, whole
 from domainwise.experiment.trial import Trial
-from domainwise.files import exists, unchanged
+from domainwise.files import exists, reading
 from domainwise.machine import bearable, device_named
 from domainwise.saved_models.keep import spread
 from domainwise.saved_models.saved import CONFIG, Model, loaded
@@ -56,7 +56,7 @@ class Fitting:
         watch: Watch = lambda trial, event: None,
     ) -> Result:
         """Train, from where it was stopped if it was, and return the result, good or bad."""
-        with unchanged(self.folder):
+        with reading(self.folder):
             _refuse_other_snapshots(self.folder, spread(options.snapshots, self.trial.steps))
         before = torch.get_num_threads()
         torch.set_num_threads(bearable("threads", threads))
@@ -142,7 +142,7 @@ def _refuse_another(folder: Path, trial: Trial) -> None:
     if is_ours(folder) or is_ours(folder.absolute().parent.parent):  # whose tables have no place for it
         raise InputError(f"{folder} belongs to a comparison: give the model a folder of its own")
     check_contents(folder, "trial.json")
-    with unchanged(folder):
+    with reading(folder):
         if not exists(folder / "trial.json"):
             return
         model, stopped = models_in(folder), bool(saved(folder))

@@ -22,7 +22,7 @@ from domainwise.experiment.records import Event, Journal, Result, publish, publi
 from domainwise.experiment.results import DAMAGED, result_in
 from domainwise.experiment.selection import validation
 from domainwise.experiment.trial import Trial
-from domainwise.files import alone, clear_leftovers, exists, fresh, made, without_links
+from domainwise.files import clear_leftovers, create_text, exists, lock_trial, make_folder, remove_links
 from domainwise.meta.ranks import check_alone
 from domainwise.saved_models.keep import Keeper
 from domainwise.training import train_again as again
@@ -51,8 +51,12 @@ def execute(
     {"step": 120} now and then, {"step": ..., "validation": ...} at every evaluation, and {"note": ...}.
     """
     try:
-        made(folder)
-        with listening(), alone(folder, lambda sentence: watch(trial, {"note": sentence})), on_device(options.device):
+        make_folder(folder)
+        with (
+            listening(),
+            lock_trial(folder, lambda sentence: watch(trial, {"note": sentence})),
+            on_device(options.device),
+        ):
             if (other := _owner(folder)) not in (None, trial.id) and models_in(folder):
                 raise InputError(f"{folder} holds the model of another trial, {other}, which stays as it is")
             again.finish(folder)
@@ -64,7 +68,7 @@ def execute(
                 return ended
             check_alone("a trial")
             clear_leftovers(home)
-            for link in without_links(home, (Journal.LEAN, Journal.WHOLE)):
+            for link in remove_links(home, (Journal.LEAN, Journal.WHOLE)):
                 watch(trial, {"note": f"{link} was a link, which is gone: what it leads to stays as it is"})
             publish(home / "trial.json", sealed(trial.to_json()))
             attempt = Attempt(trial, home, options, watch)
@@ -135,7 +139,7 @@ class Attempt:
         return Ending("finished", "", self.trial.steps - 1)
 
     def _failed(self, error: Exception) -> Ending:
-        with fresh(self.folder / "error.txt") as file:
+        with create_text(self.folder / "error.txt") as file:
             file.write("".join(traceback.format_exception(error)))
         return Ending("failed", _told(error), len(self.journal.records))
 

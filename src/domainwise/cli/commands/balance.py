@@ -46,12 +46,12 @@ def balance(
     from domainwise.cli.open_model import trained, trial_of
     from domainwise.cli.pace import pace
     from domainwise.errors import InputError
-    from domainwise.files import PICTURE, check
+    from domainwise.files import PICTURE, check_output
 
     if output and not along:
         raise InputError("the picture is of balance along training: add --along, or leave out -o")
     if output:
-        check(output, PICTURE)
+        check_output(output, PICTURE)
     if keep and (which := trial_of(Path(run))[1]):
         raise InputError(f"the report tells of selected models, and with --along of snapshots: no --keep for {which}")
     opened = partial(

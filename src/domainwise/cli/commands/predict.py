@@ -85,7 +85,7 @@ def _form(output: Path | None, format: PredictionFormat | None) -> str:
     """As the file is named; printed, as asked for. A file that is there stays, unless it holds predictions."""
     from domainwise.data.sources.folders import looking
     from domainwise.errors import InputError
-    from domainwise.files import check
+    from domainwise.files import check_output
     from domainwise.saved_models.prediction_files import BEGINNING
 
     if output is None:
@@ -100,7 +100,7 @@ def _form(output: Path | None, format: PredictionFormat | None) -> str:
             raise InputError(
                 f'"{output}" would be {form.upper()} and not --format {format.value}: leave out one of both'
             )
-        check(output, BEGINNING)
+        check_output(output, BEGINNING)
     return form
 
 
@@ -110,7 +110,7 @@ def _written(output: Path | None) -> Iterator[Callable[[str], object]]:
     import sys
 
     from domainwise.errors import InputError
-    from domainwise.experiment.records import whole
+    from domainwise.files import replacing_text
 
     if output is None:
         # A progress bar on standard error puts something of its own in this place.
@@ -120,7 +120,7 @@ def _written(output: Path | None) -> Iterator[Callable[[str], object]]:
         return
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with whole(output.resolve()) as file:
+        with replacing_text(output.resolve()) as file:
             yield file.write
     except OSError as error:
         raise InputError(f"cannot write {output}: {error.strerror or error}") from error

@@ -52,20 +52,20 @@ def surface(
     from domainwise.cli.open_model import trained, trial_of
     from domainwise.cli.pace import pace
     from domainwise.errors import InputError
-    from domainwise.files import PICTURE, check, put
+    from domainwise.files import PICTURE, check_output, write_output
     from domainwise.report.drawing.matplotlib_svg import as_file
     from domainwise.report.page.surfaces import picture
 
     if models and domains:
         raise InputError("a plane goes through the models of a walk (--domains) or through saved ones (--models)")
-    check(output, PICTURE)
+    check_output(output, PICTURE)
     task = trained(
         run, data, cache, device=device, precision=precision, threads=threads, images=images, quiet=quiet,
         trust_code=trust_code,
     )  # fmt: skip
     with pace("points of the plane", quiet=quiet) as tick:
         found = _measured(task, models, domains, steps, lr, points=points, margin=margin, tick=tick)
-    put(output, as_file(picture(found)), PICTURE)
+    write_output(output, as_file(picture(found)), PICTURE)
     if keep:
         home, which = trial_of(run)
         replace(found, of=which).save(home)

@@ -13,8 +13,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,22 +28,16 @@ from domainwise.data.decoded.in_memory import into_memory
 from domainwise.data.decoded.sizes import Layout, Sizes, layout_of
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
-from domainwise.files import exists, hold, unchanged
+from domainwise.files import exists, locked, reading, user_cache
 from domainwise.machine import free_disk, human_size
 
 Say = Callable[[str], None]
 
 
-def own_cache_folder() -> Path:
-    """The user's own, shared with nobody."""
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(home) if Path(home).is_absolute() else Path.home() / ".cache") / "domainwise"
-
-
 def cache_folder(given: str | os.PathLike[str] | None = None) -> Path:
     """Where decoded images are kept: as given, $DOMAINWISE_CACHE, or domainwise in the user's cache folder."""
     chosen = given or os.environ.get("DOMAINWISE_CACHE")
-    return Path(chosen).expanduser() if chosen else own_cache_folder()
+    return Path(chosen).expanduser() if chosen else user_cache()
 
 
 def opened(
@@ -57,7 +52,9 @@ def opened(
     found = _existing(entry)
     if found is None:
         try:
-            with _alone(entry, say) as certain:
+            folder.mkdir(parents=True, exist_ok=True)
+            waiting = partial(say, f"another process is decoding {entry.name}: waiting for it")
+            with locked(folder / f".{entry.name}.lock", waiting) as certain:
                 found = _existing(entry, notes)  # another process may have been faster
                 if found is None:
                     _build(listing, sizes, entry, certain, skip_corrupt=skip_corrupt, progress=progress, say=say)
@@ -90,7 +87,7 @@ def _name(listing: Listing, sizes: Sizes) -> str:
 def _existing(entry: Path, notes: list[str] | None = None) -> tuple[Domains, list[Corrupt]] | None:
     """The content of an entry. With ``notes``, one that is damaged is told of and taken away."""
     try:
-        with unchanged(entry):
+        with reading(entry):
             if not exists(entry):
                 return None
             data = load(entry)
@@ -101,20 +98,6 @@ def _existing(entry: Path, notes: list[str] | None = None) -> tuple[Domains, lis
             notes.append(f"what was kept in {entry} is damaged ({error}): the images are decoded anew")
             discard(entry)
         return None
-
-
-@contextmanager
-def _alone(entry: Path, say: Say) -> Iterator[bool]:
-    """Let one process at a time do the work; yields whether that is certain.
-
-    Nothing but work depends on it: on a system without locks several may decode, and the first one to end counts.
-    """
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    with entry.with_name(f".{entry.name}.lock").open("a") as file:
-        certain = False
-        with suppress(OSError):
-            certain = hold(file.fileno(), lambda: say(f"another process is decoding {entry.name}: waiting for it"))
-        yield certain
 
 
 def _build(

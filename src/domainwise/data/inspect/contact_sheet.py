@@ -15,7 +15,7 @@ from domainwise.data.decoded.image import ImageError, content_of, pillow_warning
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.errors import InputError, legible
-from domainwise.files import MADE_BY, PNG, check, put
+from domainwise.files import MADE_BY, PNG, check_output, write_output
 
 THUMB, GAP, LABELS, HEADER = 64, 4, 130, 24
 PER_CELL = 4  # two by two
@@ -45,13 +45,13 @@ def write_picture(found: Listing | Domains, path: Path) -> Path:
     made_by = PngInfo()
     made_by.add_text(*MADE_BY)
     page.save(content := BytesIO(), "PNG", pnginfo=made_by)
-    return put(path, content.getvalue(), PNG)
+    return write_output(path, content.getvalue(), PNG)
 
 
 def check_picture(path: Path) -> None:
     if path.suffix.lower() != ".png":
         raise InputError(f'the picture is a PNG: let "{path}" end in .png')
-    check(path, PNG)
+    check_output(path, PNG)
 
 
 def _spread(items: Sequence[str], most: int) -> list[str]:

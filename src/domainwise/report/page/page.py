@@ -10,7 +10,7 @@ from typing import Any
 
 from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome
-from domainwise.files import PAGE, check, put
+from domainwise.files import PAGE, check_output, write_output
 from domainwise.report.grid import Grid, arrange, most_seeds, sample
 from domainwise.report.page import balance, calibration, classes, facts, figures
 from domainwise.report.page.class_counts import class_names, tallies
@@ -31,9 +31,9 @@ def write(
     """Write the report to ``path``, which holds either the whole page or what was there before."""
     if path.is_dir():
         raise InputError(f'The report needs the name of a file and "{path}" is a folder: try "{path / "report.html"}"')
-    check(path, PAGE)
+    check_output(path, PAGE)
     page = render(outcomes, title=title, running=running, beside=beside)
-    return put(path, page, PAGE)
+    return write_output(path, page, PAGE)
 
 
 def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: str = "", beside: Beside = ()) -> str:
