@@ -12,12 +12,12 @@ from typing import Any
 from domainwise.errors import InputError
 from domainwise.experiment import records
 from domainwise.experiment.results import Outcome
-from domainwise.paper.comparison import Section, checkpoints, measured_only, table
-from domainwise.paper.from_results import opened
-from domainwise.paper.rows import Wish
+from domainwise.paper.claims import check_claims, claims_table, order_sentences
+from domainwise.paper.comparison import Section, checkpoint_table, comparison_table, measured_only
+from domainwise.paper.from_results import open_results
+from domainwise.paper.rows import PaperRequest
 from domainwise.paper.scores import VIEWS
-from domainwise.paper.sentences import claims, orderings
-from domainwise.paper.tables import table1, table4
+from domainwise.paper.tables import TABLE1, TABLE4
 from domainwise.report.grid import arrange
 from domainwise.report.page import balance, facts
 from domainwise.report.statistics import sign_flip
@@ -57,7 +57,7 @@ Records = dict[int, dict[str, Any]]  # by step
 
 
 def page(folder: Path, in_fp32: Path | None = None, again: Path | None = None) -> str:
-    groups = opened(folder)
+    groups = open_results(folder)
     parts = [HEAD, *(part for settings, own in groups.items() for part in _group(folder, settings, own))]
     parts += [repeated(folder, again)] if again else []
     return "\n".join(parts + ([precision(folder, in_fp32)] if in_fp32 else []))
@@ -65,7 +65,7 @@ def page(folder: Path, in_fp32: Path | None = None, again: Path | None = None) -
 
 def block(folder: Path) -> str:
     """The means over the four targets, for the README: of the settings with the most trials."""
-    outcomes = next(iter(opened(folder).values()))
+    outcomes = next(iter(open_results(folder).values()))
     seeds = len({outcome.trial.seed for outcome in outcomes})
     about = (
         "Accuracy in percent on PACS, the mean over its four domains held out in turn, beside what the paper printed "
@@ -75,7 +75,7 @@ def block(folder: Path) -> str:
     weights = _added(folder).get("Weights")
     about += f"\nCompare those measured with each other: the ImageNet weights are {weights}.\n" if weights else ""
     per_target = "Per target, with the paper's claims tested: [docs/results.md](docs/results.md).\n"
-    return "\n".join([about, checkpoints(found).render("markdown"), per_target])
+    return "\n".join([about, checkpoint_table(found).render("markdown"), per_target])
 
 
 def replaced(readme: str, made: str) -> str:
@@ -154,17 +154,20 @@ def _mean(found: Records, target: str, steps: Sequence[int]) -> float:
 
 def _section(outcomes: Sequence[Outcome], *, per_domain: bool) -> tuple[Section, Sequence[str]]:
     """Table 4 where weights were averaged beside, else table 1; of either what was run, and what to keep in mind."""
-    which = table4 if any(outcome.averaged for outcome in outcomes) else table1
-    made = which.render(outcomes, Wish(per_domain=per_domain))
+    which = TABLE4 if any(outcome.averaged for outcome in outcomes) else TABLE1
+    made = which.render(outcomes, PaperRequest(per_domain=per_domain))
     return measured_only(made.sections[0]), made.notes
 
 
 def _group(folder: Path, settings: str, outcomes: Sequence[Outcome]) -> list[str]:
     found, notes = _section(outcomes, per_domain=True)
     parts = [f"## {settings or 'Settings'}\n", _about(folder, outcomes), *(f"{note}\n" for note in notes)]
-    parts += [f"### {view.capitalize()}: {VIEWS[view]}\n\n{table(found, view).render('markdown')}" for view in VIEWS]
-    parts += [f"### Against the paper\n\n{claims(found).render('markdown')}"] if found.tested() else []
-    return [*parts, *(f"{line}\n" for line in orderings(found)), *_balance(outcomes)]
+    parts += [
+        f"### {view.capitalize()}: {VIEWS[view]}\n\n{comparison_table(found, view).render('markdown')}"
+        for view in VIEWS
+    ]
+    parts += [f"### Against the paper\n\n{claims_table(found).render('markdown')}"] if check_claims(found) else []
+    return [*parts, *(f"{line}\n" for line in order_sentences(found)), *_balance(outcomes)]
 
 
 def _balance(outcomes: Sequence[Outcome]) -> list[str]:

@@ -10,8 +10,8 @@ import pytest
 from made_paper import ended, settings, tiny
 
 from domainwise.errors import InputError
-from domainwise.paper.rows import Wish
-from domainwise.paper.tables import table4
+from domainwise.paper.rows import PaperRequest
+from domainwise.paper.tables import TABLE4
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "pacs"
@@ -21,7 +21,7 @@ HOW = "run python docs/make_results.py"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    trials = table4.trials(tiny(), settings("swad"), Wish(("erm", "arith"), seeds=2), tmp_path / "pacs")
+    trials = TABLE4.trials(tiny(), settings("swad"), PaperRequest(("erm", "arith"), seeds=2), tmp_path / "pacs")
     ended(trials, lambda trial: 0.80 + 0.02 * (trial.algorithm == "arith"), swad=0.05)
     (tmp_path / "pacs" / "about.json").write_text(json.dumps({"Date": "2026-01-02", "Device": "a fast one"}))
     return tmp_path / "pacs"

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from domainwise.errors import InputError
 from domainwise.losses import Batch
-from domainwise.paper.theory.momentum_share import expected, figure, followed
+from domainwise.paper.theory.momentum_share import expected, followed, share_figure
 
 PRINTED = {
     1: (1, 0, 0), 2: (0.474, 0.526, 0), 3: (0.299, 0.332, 0.369), 4: (0.503, 0.236, 0.262), 7: (0.433, 0.268, 0.298),
@@ -69,6 +69,6 @@ def test_gradients_that_never_change_have_exactly_the_expected_shares() -> None:
 
 
 def test_the_figure_has_a_line_for_every_domain_and_dots_where_measured() -> None:
-    svg = figure(["a<b", "b"], expected(4, 2), expected(4, 2)).svg
+    svg = share_figure(["a<b", "b"], expected(4, 2), expected(4, 2)).svg
     assert "a<b" in set(ElementTree.fromstring(svg).itertext())
-    assert svg.count("<use") > figure(["a<b", "b"], expected(4, 2)).svg.count("<use")
+    assert svg.count("<use") > share_figure(["a<b", "b"], expected(4, 2)).svg.count("<use")

@@ -19,31 +19,30 @@ from domainwise.api import Comparison, Results
 from domainwise.errors import InputError
 from domainwise.experiment.settings import resolve
 from domainwise.paper import numbers
-from domainwise.paper.claims import ordering
-from domainwise.paper.comparison import checkpoints, table
-from domainwise.paper.figures import figure3, figure4, figure5
-from domainwise.paper.from_results import alike, opened
-from domainwise.paper.registry import TABLES, named
-from domainwise.paper.remarks import remarks
-from domainwise.paper.rows import Wish
-from domainwise.paper.significance import sign_flips
-from domainwise.paper.tables import table1, table2, table3, table4, table5
+from domainwise.paper.claims import check_claims, ordering, section_orderings, sign_flips
+from domainwise.paper.comparison import checkpoint_table, comparison_table
+from domainwise.paper.figures import FIGURE3, FIGURE5, figure3, figure4, open_task
+from domainwise.paper.from_results import group_by_settings, open_results
+from domainwise.paper.page import notes_on
+from domainwise.paper.registry import requested_names
+from domainwise.paper.rows import PaperRequest
+from domainwise.paper.tables import TABLE1, TABLE2, TABLE3, TABLE4, TABLES, PaperTable, Part, table5
 from domainwise.sweeps.engine import Engine
 
-WISH = Wish(seeds=2)
-TRAINED = [table1, table2, table3, table4, figure5]
+WISH = PaperRequest(seeds=2)
+TRAINED = [TABLE1, TABLE2, TABLE3, TABLE4, FIGURE5]
 
 
-def laid(module, folder: Path, wish: Wish = WISH, preset: str = "domainbed", **given) -> Comparison:
-    data = tiny("officehome", OFFICE_HOME) if module is table3 else tiny()
-    return module.trials(data, settings(preset, **given), wish, folder)
+def laid(table: PaperTable, folder: Path, wish: PaperRequest = WISH, preset: str = "domainbed", **given) -> Comparison:
+    data = tiny("officehome", OFFICE_HOME) if table is TABLE3 else tiny()
+    return table.trials(data, settings(preset, **given), wish, folder)
 
 
-def rendered(module, folder: Path, wish: Wish = WISH, swad: float | None = None, **about):
+def rendered(table: PaperTable, folder: Path, wish: PaperRequest = WISH, swad: float | None = None, **about):
     """A table of trials that have ended with chosen numbers."""
-    comparison = laid(module, folder, wish)
+    comparison = laid(table, folder, wish)
     ended(comparison, swad=swad, **about)
-    return module.render(Results.open(folder).outcomes, wish)
+    return table.render(Results.open(folder).outcomes, wish)
 
 
 def entry(page, name: str):
@@ -68,7 +67,7 @@ def test_a_printed_average_is_that_of_the_numbers_before_it(name: str, row) -> N
 
 
 def test_table_2_varies_the_inner_optimizer_and_the_sampler_alone() -> None:
-    found = {row.name: create(row.spec) for row in table2.ROWS}
+    found = {row.name: create(row.spec) for row in TABLE2.rows}
     for method, (m, ds) in product(("MAML", "Fish", "Arith"), ((False, False), (True, True), (False, True))):
         one = found[f"{method}, {'m' if m else 'no m'}, {'ds' if ds else 'no ds'}"]
         assert one.name == method.lower()
@@ -78,15 +77,15 @@ def test_table_2_varies_the_inner_optimizer_and_the_sampler_alone() -> None:
     assert len(found) == 9
 
 
-@pytest.mark.parametrize("data", ["officehome", "vlcs"])
-def test_table_3_varies_the_outer_optimizer_and_the_sum_of_the_weights_alone(data: str) -> None:
+@pytest.mark.parametrize("part", TABLE3.parts, ids=lambda part: part.data)
+def test_table_3_varies_the_outer_optimizer_and_the_sum_of_the_weights_alone(part: Part) -> None:
     weights = {
         ("Fish", False): [1 / 3] * 3,
         ("Fish", True): [1 / 2] * 3,
         ("Arith", False): [1 / 2, 1 / 3, 1 / 6],
         ("Arith", True): [3 / 4, 1 / 2, 1 / 4],
     }
-    found = {row.name: create(row.spec) for row in table3.ROWS[data]}
+    found = {row.name: create(row.spec) for row in part.rows}
     for (method, scaled), adam in product(weights, (False, True)):
         one = found[f"{method}, {'scaled' if scaled else 'sum 1'}, {'adam' if adam else 'no adam'}"]
         assert one.name == method.lower()
@@ -97,85 +96,85 @@ def test_table_3_varies_the_outer_optimizer_and_the_sum_of_the_weights_alone(dat
 
 
 def test_table_4_is_one_run_for_both_rows_of_a_method(tmp_path: Path) -> None:
-    found = laid(table4, tmp_path, Wish(seeds=1), "swad", select_every=300).trials
+    found = laid(TABLE4, tmp_path, PaperRequest(seeds=1), "swad", select_every=300).trials
     assert sorted(trial.algorithm for trial in found) == sorted(["erm", "mldg", "fish", "arith"] * 4)
     assert {trial.average for trial in found} == {"swad"}
     assert {(trial.evaluate_every, trial.select_every) for trial in found} == {(100, 300)}
 
 
 def test_figure_5_varies_the_steps_on_a_domain_alone(tmp_path: Path) -> None:
-    found = laid(figure5, tmp_path, Wish(seeds=1, targets="photo")).trials
+    found = laid(FIGURE5, tmp_path, PaperRequest(seeds=1, targets="photo")).trials
     steps = [(trial.algorithm, trial.hyperparameters["inner_steps"]) for trial in found]
     assert steps == [(name, k) for name in ("fish", "arith") for k in (1, 2, 3, 5, 10)]
 
 
 def test_the_same_settings_in_different_tables_are_the_same_trial(tmp_path: Path) -> None:
-    ids = {
-        module: {trial.id for trial in laid(module, tmp_path).trials} for module in (table1, table2, table4, figure5)
-    }
+    ids = {table: {trial.id for trial in laid(table, tmp_path).trials} for table in (TABLE1, TABLE2, TABLE4, FIGURE5)}
     per_row = 4 * WISH.seeds
-    assert len(ids[table1] & ids[table2]) == 2 * per_row  # fish and arith
-    assert len(ids[table1] & ids[figure5]) == 2 * per_row
-    assert ids[table4] < ids[table1]
+    assert len(ids[TABLE1] & ids[TABLE2]) == 2 * per_row  # fish and arith
+    assert len(ids[TABLE1] & ids[FIGURE5]) == 2 * per_row
+    assert ids[TABLE4] < ids[TABLE1]
     data = tiny()
-    third = {trial.id for trial in table3.trials(data, settings(), WISH, tmp_path).trials}
-    assert len(third & ids[table1]) == 2 * per_row
+    third = {trial.id for trial in TABLE3.trials(data, settings(), WISH, tmp_path).trials}
+    assert len(third & ids[TABLE1]) == 2 * per_row
 
 
-@pytest.mark.parametrize("module", TRAINED, ids=lambda module: module.__name__)
-def test_a_part_of_a_table_can_be_laid_out(module, tmp_path: Path) -> None:
-    wish = Wish(("fish", "arith"), targets="Art" if module is table3 else "photo", seeds=1)
-    found = laid(module, tmp_path, wish).trials
+@pytest.mark.parametrize("table", TRAINED, ids=lambda table: table.name)
+def test_a_part_of_a_table_can_be_laid_out(table: PaperTable, tmp_path: Path) -> None:
+    wish = PaperRequest(("fish", "arith"), targets="Art" if table is TABLE3 else "photo", seeds=1)
+    found = laid(table, tmp_path, wish).trials
     assert {trial.algorithm for trial in found} == {"fish", "arith"}
-    assert {trial.targets for trial in found} == {("Art",) if module is table3 else ("photo",)}
+    assert {trial.targets for trial in found} == {("Art",) if table is TABLE3 else ("photo",)}
     assert {trial.seed for trial in found} == {0}
 
 
 def test_an_algorithm_that_a_table_does_not_have_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match='"irm" is not in table 2: known: maml, fish, arith'):
-        laid(table2, tmp_path, Wish(("irm",)))
+        laid(TABLE2, tmp_path, PaperRequest(("irm",)))
 
 
 def test_a_setting_that_makes_rows_the_same_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="makes rows of this table the same"):
-        laid(table3, tmp_path, scale=1.5)
+        laid(TABLE3, tmp_path, scale=1.5)
 
 
 def test_cells_are_means_over_targets_and_seeds_at_three_views(tmp_path: Path) -> None:
-    found = rendered(table1, tmp_path)
+    found = rendered(TABLE1, tmp_path)
     arith = entry(found, "Arith")
     at = [column.title for column in found.sections[0].columns].index("PACS")
-    trials = [trial for trial in laid(table1, tmp_path).trials if trial.algorithm == "arith"]
+    trials = [trial for trial in laid(TABLE1, tmp_path).trials if trial.algorithm == "arith"]
     by_seed = [fmean(rises(trial) for trial in trials if trial.seed == seed) for seed in (0, 1)]
     selected, last, late = (arith.cells[view][at] for view in ("selected", "last", "late"))
     assert selected.mean == pytest.approx(fmean(by_seed))
     assert selected.error == pytest.approx(stdev(by_seed) / 2**0.5)
     assert last.mean == pytest.approx(fmean(by_seed) - 0.05)
     assert late.mean == pytest.approx(fmean(by_seed) - 0.025)  # steps 200 and 300 of 301; 100 is in the first third
-    wide = table1.render(Results.open(tmp_path).outcomes, replace(WISH, error="deviation"))
+    wide = TABLE1.render(Results.open(tmp_path).outcomes, replace(WISH, error="deviation"))
     assert entry(wide, "Arith").cells["selected"][at].error == pytest.approx(stdev(by_seed))
-    theirs = table1.render(Results.open(tmp_path).outcomes, replace(WISH, error="domainbed"))
+    theirs = TABLE1.render(Results.open(tmp_path).outcomes, replace(WISH, error="domainbed"))
     assert entry(theirs, "Arith").cells["selected"][at].error == pytest.approx(pstdev(by_seed) / 2**0.5)
 
 
 def test_weights_on_vlcs_are_averaged_as_swad_published_it(tmp_path: Path) -> None:
-    asked = {name: table4.trials(tiny(name), settings("swad"), Wish(seeds=1), tmp_path).trials[0].average
+    asked = {name: TABLE4.trials(tiny(name), settings("swad"), PaperRequest(seeds=1), tmp_path).trials[0].average
              for name in ("pacs", "vlcs")}  # fmt: skip
     assert asked == {"pacs": "swad", "vlcs": "swad(ratio=0.2)"}
 
 
 def test_the_batch_of_arm_is_its_own_and_makes_no_other_table(tmp_path: Path) -> None:
     large = settings(input_size=64)
-    found = table1.trials(tiny(), large, Wish(("arm", "erm"), seeds=1), tmp_path)
+    found = TABLE1.trials(tiny(), large, PaperRequest(("arm", "erm"), seeds=1), tmp_path)
     assert {(trial.algorithm, trial.batch) for trial in found.trials} == {("arm", 8), ("erm", 32)}
     outcomes = Results.open(ended(found)).outcomes
-    assert list(alike(outcomes)) == [""]
-    assert not [text for text in remarks(outcomes, "domainbed") if "batch 8" in text]
+    assert list(group_by_settings(outcomes)) == [""]
+    assert not [text for text in notes_on(outcomes, "domainbed") if "batch 8" in text]
 
 
 def test_the_difference_to_the_paper_is_beside_the_number(tmp_path: Path) -> None:
-    ended(laid(table2, tmp_path, Wish(seeds=1)), lambda trial: 0.8 if trial.targets == ("art_painting",) else 0.9)
-    found = table(table2.render(Results.open(tmp_path).outcomes, Wish()).sections[0])
+    ended(
+        laid(TABLE2, tmp_path, PaperRequest(seeds=1)), lambda trial: 0.8 if trial.targets == ("art_painting",) else 0.9
+    )
+    found = comparison_table(TABLE2.render(Results.open(tmp_path).outcomes, PaperRequest()).sections[0])
     row = next(row for row in found.rows if row.algorithm == "Arith, no m, ds")
     shown = {column: cell.text for column, cell in zip(found.columns, row.cells, strict=True)}
     assert (shown["A, paper"], shown["A"]) == ("85.9", "80.0 (\N{MINUS SIGN}5.9)")
@@ -183,21 +182,21 @@ def test_the_difference_to_the_paper_is_beside_the_number(tmp_path: Path) -> Non
 
 
 def test_what_was_not_run_shows_the_paper_and_says_so(tmp_path: Path) -> None:
-    text = rendered(table1, tmp_path, Wish(("erm", "arith"), seeds=1)).render()
+    text = rendered(TABLE1, tmp_path, PaperRequest(("erm", "arith"), seeds=1)).render()
     assert "Not run: VLCS, OfficeHome, TerraInc, DomainNet, Avg; the paper's numbers alone." in text
     hutchinson = next(line for line in text.splitlines() if line.startswith("Hutchinson"))
     assert re.split(r"\s{2,}", hutchinson) == ["Hutchinson", "83.9", "not run", "76.8", "68.2", "46.6", "41.6", "63.4"]
 
 
 def test_some_of_the_targets_are_no_match_for_the_papers_mean(tmp_path: Path) -> None:
-    found = rendered(table1, tmp_path, Wish(("erm", "irm"), targets="photo,sketch", seeds=1))
+    found = rendered(TABLE1, tmp_path, PaperRequest(("erm", "irm"), targets="photo,sketch", seeds=1))
     cell = entry(found, "ERM").cells["selected"][0]
     assert cell.note == "2 of 4 targets"
-    assert not any(one.pairs for one in found.sections[0].orderings().values())
+    assert not any(one.pairs for one in section_orderings(found.sections[0]).values())
 
 
 def test_trials_that_diverged_are_said_and_not_averaged(tmp_path: Path) -> None:
-    found = rendered(table2, tmp_path, diverged=lambda trial: trial.algorithm == "maml" and trial.targets == ("photo",))
+    found = rendered(TABLE2, tmp_path, diverged=lambda trial: trial.algorithm == "maml" and trial.targets == ("photo",))
     *_, average = entry(found, "MAML, no m, ds").cells["selected"]
     assert average.note == "2 of 8 failed or diverged"
     text = found.render()
@@ -205,7 +204,7 @@ def test_trials_that_diverged_are_said_and_not_averaged(tmp_path: Path) -> None:
 
 
 def test_table_1_per_domain_has_a_column_for_every_domain(tmp_path: Path) -> None:
-    found = rendered(table1, tmp_path, Wish(("erm",), seeds=1, per_domain=True))
+    found = rendered(TABLE1, tmp_path, PaperRequest(("erm",), seeds=1, per_domain=True))
     titles = [column.title for column in found.sections[0].columns]
     assert titles[:6] == ["PACS A", "PACS C", "PACS P", "PACS S", "PACS", "VLCS"]
     *domains, mean = (cell.mean for cell in entry(found, "ERM").cells["selected"][:5])
@@ -213,19 +212,21 @@ def test_table_1_per_domain_has_a_column_for_every_domain(tmp_path: Path) -> Non
 
 
 def test_averaged_weights_have_a_row_of_their_own_and_no_late_mean(tmp_path: Path) -> None:
-    found = rendered(table4, tmp_path, swad=0.1)
+    found = rendered(TABLE4, tmp_path, swad=0.1)
     plain, averaged = (entry(found, name).cells for name in ("Arith", "Arith + SWAD"))
     assert averaged["selected"][0].mean == pytest.approx(plain["selected"][0].mean + 0.1)
     assert averaged["late"][0].mean is None
     assert "PACS, plain models alone: 3 of 6 pairs in the paper's order, 3 tie (selected)" in found.render("markdown")
-    claim = next(one for one in found.sections[0].tested() if one.better == "Arith + SWAD" and one.worse == "Arith")
+    claim = next(
+        one for one in check_claims(found.sections[0]) if one.better == "Arith + SWAD" and one.worse == "Arith"
+    )
     assert claim.difference.mean == pytest.approx(0.1)
     assert claim.difference.n == 8
     assert claim.difference.p == pytest.approx(2 / 2**8)
 
 
 def test_of_several_averages_beside_a_run_a_row_takes_its_own(tmp_path: Path) -> None:
-    ended(laid(table4, tmp_path, Wish(("arith",), seeds=1)), swad=0.1)
+    ended(laid(TABLE4, tmp_path, PaperRequest(("arith",), seeds=1)), swad=0.1)
     outcomes = Results.open(tmp_path).outcomes
     zero = {"selected": {"target": 0.0, "validation": 0.0, "step": 0}, "last": {"target": 0.0}}
     more = [
@@ -234,47 +235,49 @@ def test_of_several_averages_beside_a_run_a_row_takes_its_own(tmp_path: Path) ->
         for name in ("swad(ratio=0.2)", "ma")
         if one.averaged
     ]
-    alone, first, last = (table4.render(some, Wish()) for some in (outcomes, [*more, *outcomes], [*outcomes, *more]))
+    alone, first, last = (
+        TABLE4.render(some, PaperRequest()) for some in (outcomes, [*more, *outcomes], [*outcomes, *more])
+    )
     rows = [[one.cells["selected"][0].mean for one in found.sections[0].entries] for found in (alone, first, last)]
     assert rows[0] == rows[1] == rows[2]
 
 
 def test_hyperparameters_decide_the_row_and_the_learning_rate_does_not(tmp_path: Path) -> None:
-    comparison = laid(table2, tmp_path, Wish(("arith",), seeds=1), lr=1e-3)
+    comparison = laid(TABLE2, tmp_path, PaperRequest(("arith",), seeds=1), lr=1e-3)
     ended(comparison)
-    found = table2.render(Results.open(tmp_path).outcomes, Wish())
-    assert [len(one.found) for one in found.sections[0].entries] == [0] * 6 + [4] * 3
-    other = table1.render(Results.open(tmp_path).outcomes, Wish())
-    assert [one.row.name for one in other.sections[0].entries if one.found] == ["Arith"]
+    found = TABLE2.render(Results.open(tmp_path).outcomes, PaperRequest())
+    assert [len(one.scores) for one in found.sections[0].entries] == [0] * 6 + [4] * 3
+    other = TABLE1.render(Results.open(tmp_path).outcomes, PaperRequest())
+    assert [one.row.name for one in other.sections[0].entries if one.scores] == ["Arith"]
 
 
 def test_trials_with_other_settings_are_in_a_table_of_their_own(tmp_path: Path) -> None:
-    ended(laid(table4, tmp_path, Wish(seeds=1)), swad=0.1)
-    other = laid(table4, tmp_path, Wish(("erm",), seeds=1), precision="bf16")
+    ended(laid(TABLE4, tmp_path, PaperRequest(seeds=1)), swad=0.1)
+    other = laid(TABLE4, tmp_path, PaperRequest(("erm",), seeds=1), precision="bf16")
     ended(other, swad=0.2)
     ended(replace(other, trials=tuple(replace(trial, batch=7, draw=1) for trial in other.trials)))  # of a search
-    groups = opened(tmp_path)
+    groups = open_results(tmp_path)
     assert list(groups) == ["precision=fp32", "precision=bf16"]
     assert [len(own) for own in groups.values()] == [32, 8]
 
 
 def test_other_data_stands_in_alone_and_is_marked(tmp_path: Path) -> None:
-    comparison = table2.trials(tiny("toys", ("a", "b", "c")), settings(), Wish(seeds=1), tmp_path)
+    comparison = TABLE2.trials(tiny("toys", ("a", "b", "c")), settings(), PaperRequest(seeds=1), tmp_path)
     ended(comparison, lambda trial: 0.5)
     outcomes = Results.open(tmp_path).outcomes
-    found = table2.render(outcomes, Wish())
+    found = TABLE2.render(outcomes, PaperRequest())
     assert "toys stands in for the paper's data" in found.title
     assert "not comparable" in found.render("markdown")
-    assert table(found.sections[0]).columns == ("a", "b", "c", "Avg, paper", "Avg")
-    assert not any(cell.note for row in table(found.sections[0]).rows for cell in row.cells)
+    assert comparison_table(found.sections[0]).columns == ("a", "b", "c", "Avg, paper", "Avg")
+    assert not any(cell.note for row in comparison_table(found.sections[0]).rows for cell in row.cells)
     both = [*outcomes, replace(outcomes[0], trial=replace(outcomes[0].trial, data="pacs"))]
     with pytest.raises(InputError, match="toys is none of the paper's data"):
-        table1.render(both, Wish())
+        TABLE1.render(both, PaperRequest())
 
 
 def test_a_preset_that_is_not_the_tables_and_settings_that_are_not_the_presets_are_named(tmp_path: Path) -> None:
-    ended(laid(table1, tmp_path, Wish(("erm",), seeds=1), "swad", batch=8, precision="bf16"))
-    preset, others = table1.render(Results.open(tmp_path).outcomes, Wish()).notes
+    ended(laid(TABLE1, tmp_path, PaperRequest(("erm",), seeds=1), "swad", batch=8, precision="bf16"))
+    preset, others = TABLE1.render(Results.open(tmp_path).outcomes, PaperRequest()).notes
     assert preset == "Measured with preset swad; this table is meant for preset domainbed."
     assert others.startswith("Not as its preset has it: ")
     assert {"batch 8 instead of 32", "steps 301 instead of 5001"} < set(others[26:-1].split(", "))
@@ -282,7 +285,7 @@ def test_a_preset_that_is_not_the_tables_and_settings_that_are_not_the_presets_a
 
 
 def test_table_5_has_the_papers_numbers_and_says_what_is_missing() -> None:
-    text = table5.render(Wish()).render()
+    text = table5(PaperRequest()).render()
     assert "76.6" in text
     assert "needs a reader" in text
 
@@ -301,7 +304,7 @@ def test_latex_has_as_many_cells_in_every_row_as_columns(name: str, tmp_path: Pa
 
 
 def test_csv_and_json_carry_the_same_numbers(tmp_path: Path) -> None:
-    page = rendered(table2, tmp_path)
+    page = rendered(TABLE2, tmp_path)
     (section,) = json.loads(page.render("json"))["sections"]
     lines = list(csv.DictReader(io.StringIO(page.render("csv"))))
     cells = {
@@ -323,15 +326,15 @@ def test_csv_and_json_carry_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_the_other_views_are_beside_the_selected_one(tmp_path: Path) -> None:
-    found = checkpoints(rendered(table2, tmp_path).sections[0])
+    found = checkpoint_table(rendered(TABLE2, tmp_path).sections[0])
     assert found.columns == ("Avg, paper", "Avg selected", "Avg last", "Avg late")
 
 
 def test_names_are_checked_and_all_is_all_of_them() -> None:
-    assert named(["figure2", "table1"]) == ["table1", "figure2"]
-    assert len(named(["all"])) == 10
+    assert requested_names(["figure2", "table1"]) == ["table1", "figure2"]
+    assert len(requested_names(["all"])) == 10
     with pytest.raises(InputError, match='there is no "tabel1" to reproduce: did you mean table1'):
-        named(["tabel1"])
+        requested_names(["tabel1"])
 
 
 @given(st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=9))
@@ -375,11 +378,11 @@ def test_pairs_that_the_paper_orders_are_counted_one_by_one(rows) -> None:
 def test_the_surface_of_figure_3_is_that_of_one_kept_model(tmp_path: Path) -> None:
     data = stripes("abcd")
     quick = resolve("quick", device="cpu", given={"steps": 20, "input_size": 8})
-    comparison = figure3.trials(data, quick, Wish(targets="a,d"), tmp_path)
+    comparison = FIGURE3.trials(data, quick, PaperRequest(targets="a,d"), tmp_path)
     assert [trial.targets for trial in comparison.trials] == [("d",)]
     results = comparison.run(Engine(), lambda trial, event: None)
-    files = figure3.render(results.outcomes, data, points=3).write(tmp_path / "out")
+    files = figure3(results.outcomes[0], data, points=3).write(tmp_path / "out")
     assert [file.name for file in files] == ["figure3.txt", "figure3.svg", "figure3.png"]
     assert files[2].read_bytes().startswith(b"\x89PNG")
-    measured = figure4.render(figure3.trained(results.outcomes[0], data))
+    measured = figure4(open_task(results.outcomes[0], data))
     assert "of the domains a, b, c in Adam's first moment" in measured.notes[1]

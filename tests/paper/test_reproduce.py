@@ -9,8 +9,8 @@ from made_data import image_folder
 from made_paper import ended, settings, tiny
 
 from domainwise.__main__ import main
-from domainwise.paper.rows import Wish
-from domainwise.paper.tables import table4
+from domainwise.paper.rows import PaperRequest
+from domainwise.paper.tables import TABLE4
 
 FORMATS = ("txt", "md", "tex", "csv", "json")
 
@@ -148,7 +148,9 @@ def test_no_link_in_a_folder_is_written_through(reproduce, tmp_path: Path) -> No
 
 def test_settings_that_differ_in_a_folder_make_tables_apart(reproduce, tmp_path: Path) -> None:
     for precision in ("fp32", "bf16"):
-        trials = table4.trials(tiny(), settings("swad", precision=precision), Wish(seeds=1), tmp_path / "results")
+        trials = TABLE4.trials(
+            tiny(), settings("swad", precision=precision), PaperRequest(seeds=1), tmp_path / "results"
+        )
         ended(trials, swad=0.01)
     code, out, _ = reproduce("table4", "--from", "results", "-o", "out")
     assert code == 0
@@ -173,7 +175,7 @@ def test_settings_that_differ_in_a_folder_make_tables_apart(reproduce, tmp_path:
     ],
 )
 def test_what_cannot_be_made_is_a_sentence(words: list[str], sentence: str, reproduce, tmp_path: Path) -> None:
-    ended(table4.trials(tiny(), settings("swad"), Wish(seeds=1), tmp_path / "results"), swad=0.01)
+    ended(TABLE4.trials(tiny(), settings("swad"), PaperRequest(seeds=1), tmp_path / "results"), swad=0.01)
     code, _, err = reproduce(*words)
     assert code == 2
     assert sentence in err

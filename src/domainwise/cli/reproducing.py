@@ -18,13 +18,12 @@ from domainwise.experiment.output_folder import MARK, check_contents, refuse_fil
 from domainwise.experiment.records import publish
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
-from domainwise.paper.drawing import Drawing
-from domainwise.paper.figures import figure1, figure2, figure3, figure4, figure5
+from domainwise.paper.figures import Drawing, figure1, figure2, figure3, figure4, figure5, open_task
 from domainwise.paper.numbers import DATA_SETS
 from domainwise.paper.page import Page
-from domainwise.paper.registry import TABLES, TRAINS, Trains, algorithms_of
-from domainwise.paper.rows import Wish
-from domainwise.paper.tables import table5
+from domainwise.paper.registry import TRAINED, algorithms_of
+from domainwise.paper.rows import PaperRequest
+from domainwise.paper.tables import TABLES, PaperTable, table5
 
 # Enough of the digits for every table and figure in a few minutes: the two targets that are hardest, and fewer steps
 # for the figure whose steps cost up to ten times as much.
@@ -36,7 +35,7 @@ class Making:
     texts: Sequence[str]  # data, as typed
     ask: Ask
     preset: str | None
-    wish: Wish  # targets "" where none were named
+    wish: PaperRequest  # targets "" where none were named
     machine: Machine
     job: Callable[[Comparison, bool], Job]  # whether models are kept
     ended: dict[tuple[Path, str], Outcome] = field(default_factory=dict)  # by folder and averager
@@ -46,7 +45,7 @@ class Making:
         """One table or figure; nothing in a dry run."""
         if name in ("figure1", "figure2", "table5"):
             return [] if self.machine.dry_run else [_alone(name, self.wish)]
-        item = TRAINS["figure3" if name == "figure4" else name]
+        item = TRAINED["figure3" if name == "figure4" else name]
         found = self._run(item, self._wish(name))
         if self.machine.dry_run:
             return []
@@ -54,29 +53,29 @@ class Making:
         if name in TABLES:
             return [TABLES[name].render(outcomes, self.wish)]
         if not found:
-            return [figure4.render()] if name == "figure4" else []
+            return [figure4()] if name == "figure4" else []
         if name == "figure5":
-            return [*figure5.render(outcomes, self.wish)]
+            return [*figure5(outcomes, self.wish)]
         return [_surface(name, *found[0], self.ask.device)]
 
     @property
     def troubled(self) -> bool:
         return any(outcome.result["status"] != "finished" for outcome in self.ended.values())
 
-    def _wish(self, name: str) -> Wish:
+    def _wish(self, name: str) -> PaperRequest:
         wanted = tuple(one for one in self.wish.algorithms if one in algorithms_of(name))
         single = name in ("figure3", "figure4")
         return replace(self.wish, algorithms=() if single else wanted)
 
-    def _run(self, item: Trains, wish: Wish) -> list[tuple[Domains, list[Outcome]]]:
+    def _run(self, item: PaperTable, wish: PaperRequest) -> list[tuple[Domains, list[Outcome]]]:
         found = []
         for text in self.texts:
-            if is_the_papers(text) and name_of(text) not in item.DATA:
+            if is_the_papers(text) and name_of(text) not in item.data:
                 continue
             data, settings = self._opened(text, item)
             targets = wish.targets or (DIGITS_TARGETS if text == "digits" else "all")
             own = replace(wish, targets=targets)
-            folder, keep = self.machine.output or default_folder([data.name]), item is TRAINS["figure3"]
+            folder, keep = self.machine.output or default_folder([data.name]), item.single
             # a model is kept in a folder of its own: that of a table may have ended without, or with an average beside
             comparison = item.trials(data, settings, own, folder / "figure3" if keep else folder)
             found.append((data, self._outcomes(comparison, keep)))
@@ -99,11 +98,11 @@ class Making:
             self.job(replace(comparison, trials=fresh), False).run(dry_run=True)
         return []
 
-    def _opened(self, text: str, item: Trains) -> tuple[Domains, Settings]:
+    def _opened(self, text: str, item: PaperTable) -> tuple[Domains, Settings]:
         own = is_the_papers(text)
-        ask = replace(self.ask, preset=self.preset or (item.PRESET if own else "quick"))
+        ask = replace(self.ask, preset=self.preset or (item.preset if own else "quick"))
         if text == "digits" and self.preset is None and ask.steps is None:
-            steps = FEWER_STEPS if item is TRAINS["figure5"] else DIGITS_STEPS
+            steps = FEWER_STEPS if item is TRAINED["figure5"] else DIGITS_STEPS
             ask = replace(ask, steps=steps, evaluate_every=ask.evaluate_every or steps // 10)
         data, settings = read(text, ask, self.machine)
         if data.name in DATA_SETS and not own:
@@ -113,11 +112,11 @@ class Making:
         return data, settings
 
 
-def _alone(name: str, wish: Wish) -> Page | Drawing:
+def _alone(name: str, wish: PaperRequest) -> Page | Drawing:
     """What needs no data."""
     if name == "table5":
-        return table5.render(wish)
-    return figure1.render() if name == "figure1" else figure2.render()
+        return table5(wish)
+    return figure1() if name == "figure1" else figure2()
 
 
 def _surface(name: str, data: Domains, outcomes: Sequence[Outcome], device: str) -> Drawing:
@@ -125,8 +124,8 @@ def _surface(name: str, data: Domains, outcomes: Sequence[Outcome], device: str)
     if outcome.result["status"] != "finished":
         raise InputError(f"the model for {name} came to no good end: {outcome.result['message']}")
     if name == "figure3":
-        return figure3.render([outcome], data, device=device)
-    return figure4.render(figure3.trained(outcome, data, device))
+        return figure3(outcome, data, device=device)
+    return figure4(open_task(outcome, data, device))
 
 
 def name_of(text: str) -> str:

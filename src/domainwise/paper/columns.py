@@ -1,4 +1,4 @@
-"""The columns of a table: which domains, held out in turn, a number is the mean over."""
+"""The columns of a table: which targets a number is the mean over."""
 
 from __future__ import annotations
 
@@ -11,24 +11,27 @@ from domainwise.experiment.results import Outcome
 from domainwise.paper.numbers import AVG, DATA_SETS
 from domainwise.report.grid import natural
 
-Place = tuple[str, str]  # data, the target held out
+Target = tuple[str, str]  # data set, domain
 
 
 @dataclass(frozen=True)
 class Column:
+    """One column: its title, the paper's column beside it, and the targets it is the mean over."""
+
     title: str
-    key: str = ""  # the column of the paper's table that it stands beside; "" where there is none
-    groups: tuple[tuple[Place, ...], ...] = ()  # the places of each set of data; none where nothing was run
-    comparable: bool = True  # not where other data stands in for the paper's
-    main: bool = False  # what orderings and tests are about
+    key: str = ""  # the paper's column that it stands beside; "" where there is none
+    groups: tuple[tuple[Target, ...], ...] = ()  # the targets of each data set; none where nothing was trained
+    comparable: bool = True  # False where other data stands in for the paper's
+    main: bool = False  # whether orderings and tests use it
 
     @property
     def run(self) -> bool:
+        """Whether anything was trained for it."""
         return bool(self.groups)
 
 
 def stand_in(names: Iterable[str]) -> str:
-    """The data that stands in for the paper's; "" where all is the paper's own."""
+    """Return the data set that stands in for the paper's; "" where all data is the paper's own."""
     others = sorted(set(names) - set(DATA_SETS))
     if len(others) > 1 or (others and set(names) & set(DATA_SETS)):
         raise InputError(
@@ -38,54 +41,55 @@ def stand_in(names: Iterable[str]) -> str:
 
 
 def names_of(outcomes: Sequence[Outcome]) -> list[str]:
-    """In the paper's order."""
-    found = {outcome.trial.data for outcome in outcomes}
-    return [name for name in DATA_SETS if name in found] + sorted(found - set(DATA_SETS))
+    """Return the names of the data sets, the paper's first and in its order."""
+    names = {outcome.trial.data for outcome in outcomes}
+    return [name for name in DATA_SETS if name in names] + sorted(names - set(DATA_SETS))
 
 
 def over_data_sets(outcomes: Sequence[Outcome], per_domain: bool = False) -> list[Column]:
-    """One for every set of data, and their mean; with every domain before its mean, where that is asked for."""
+    """Return a column for every data set, and their mean; with ``per_domain`` also one for every domain."""
     names = names_of(outcomes)
     other = stand_in(names)
-    places = {name: _places(name, outcomes) for name in names}
+    targets = {name: _targets(name, outcomes) for name in names}
     columns = []
     for name, title in DATA_SETS.items():
         here = other if other and name == "pacs" else name
-        if here in places:
-            columns += _domains(here, places[here], f"{title_of(here)} ") if per_domain else []
-            columns.append(Column(title_of(here), title, (places[here],), comparable=not other, main=True))
+        if here in targets:
+            columns += _domains(here, targets[here], f"{title_of(here)} ") if per_domain else []
+            columns.append(Column(title_of(here), title, (targets[here],), comparable=not other, main=True))
         else:
             columns.append(Column(title, title))
-    whole = tuple(places[name] for name in DATA_SETS if name in places)
-    return [*columns, Column(AVG, AVG, whole if len(whole) == len(DATA_SETS) else (), main=True)]
+    all_of_them = tuple(targets[name] for name in DATA_SETS if name in targets)
+    return [*columns, Column(AVG, AVG, all_of_them if len(all_of_them) == len(DATA_SETS) else (), main=True)]
 
 
 def over_domains(name: str, paper: Sequence[str], outcomes: Sequence[Outcome]) -> list[Column]:
-    """One for every domain of one set of data, under the paper's letters, and their mean."""
+    """Return a column for every domain of one data set, under the paper's letters, and their mean."""
     names = names_of(outcomes)
     here = stand_in(names) or name
     if here not in names:
         return [Column(key, key, main=key == AVG) for key in paper]
-    places = _places(here, outcomes)
+    targets = _targets(here, outcomes)
     return [
-        *_domains(here, places, "", paper if here == name else ()),
-        Column(AVG, AVG, (places,), comparable=here == name, main=True),
+        *_domains(here, targets, "", paper if here == name else ()),
+        Column(AVG, AVG, (targets,), comparable=here == name, main=True),
     ]
 
 
 def title_of(name: str) -> str:
+    """Return how the paper spells a data set; the name itself where the paper does not have it."""
     return DATA_SETS.get(name, name)
 
 
-def _places(name: str, outcomes: Sequence[Outcome]) -> tuple[Place, ...]:
-    """All domains of the paper's data, whether run or not; of other data those that were."""
+def _targets(name: str, outcomes: Sequence[Outcome]) -> tuple[Target, ...]:
+    """All domains of the paper's data, whether trained or not; of other data only those that were."""
     if name in DATA_SETS:
         return tuple((name, domain) for domain in BENCHMARKS[name].domains)
-    found = natural(o.trial.targets[0] for o in outcomes if o.trial.data == name and len(o.trial.targets) == 1)
-    return tuple((name, domain) for domain in found)
+    single = natural(o.trial.targets[0] for o in outcomes if o.trial.data == name and len(o.trial.targets) == 1)
+    return tuple((name, domain) for domain in single)
 
 
-def _domains(name: str, places: Sequence[Place], before: str, paper: Sequence[str] = ()) -> list[Column]:
+def _domains(name: str, targets: Sequence[Target], before: str, paper: Sequence[str] = ()) -> list[Column]:
     letters = BENCHMARKS[name].domains if name in BENCHMARKS else {}
-    titles = {place: letters.get(place[1], place[1]) for place in places}
-    return [Column(f"{before}{titles[p]}", titles[p] if titles[p] in paper else "", ((p,),)) for p in places]
+    titles = {target: letters.get(target[1], target[1]) for target in targets}
+    return [Column(f"{before}{titles[t]}", titles[t] if titles[t] in paper else "", ((t,),)) for t in targets]

@@ -1,4 +1,4 @@
-"""Tables from a folder of results alone, with nothing run and no data at hand."""
+"""Read the trials for a table from a folder of results, with nothing run and no data needed."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from domainwise.api import Results
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.paper.drawing import Drawing
-from domainwise.paper.page import Page
-from domainwise.paper.remarks import preset_of
-from domainwise.paper.rows import Wish
+from domainwise.paper.figures import Drawing
+from domainwise.paper.page import Page, preset_of
+from domainwise.paper.rows import PaperRequest
 
 Made = TypeVar("Made", Page, Drawing)
 
-# What a row of a table is about; all else has to be the same in a table.
-OWN = {"data", "fingerprint", "targets", "algorithm", "hyperparameters", "source", "seed", "size"}
-SETTINGS = [field.name for field in fields(Trial) if field.compare and field.name not in OWN]
+# What the rows and columns of one table differ in; everything else has to be the same in a table.
+VARIED = {"data", "fingerprint", "targets", "algorithm", "hyperparameters", "source", "seed", "size"}
+SETTINGS = [field.name for field in fields(Trial) if field.compare and field.name not in VARIED]
 
 
-def alike(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """Outcomes by the settings that differ between trials on the same data: "" where none does; the most first."""
+def group_by_settings(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """Group outcomes by the settings that differ on the same data ("" where none does), the largest group first."""
     differing = [name for name in (*SETTINGS, "lr", "weight_decay") if _differs(name, outcomes)]
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        told = ", ".join(f"{name}={str(_value(outcome, name))[:12]}" for name in differing)
-        groups.setdefault(told, []).append(outcome)
+        text = ", ".join(f"{name}={str(_value(outcome, name))[:12]}" for name in differing)
+        groups.setdefault(text, []).append(outcome)
     return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))
 
 
@@ -40,28 +39,28 @@ def _differs(name: str, outcomes: Sequence[Outcome]) -> bool:
 
 def _value(outcome: Outcome, name: str) -> Any:
     trial = outcome.trial
-    if trial.origins.get(name, "").startswith("algorithm "):  # what it would be without: that is no other table
+    if trial.origins.get(name, "").startswith("algorithm "):  # an algorithm's own setting makes no other table
         return getattr(resolve(preset_of(trial) or "quick", benchmark=trial.data), name)
     return trial.hyperparameters.get(name) if name in ("lr", "weight_decay") else getattr(trial, name)
 
 
-def opened(folder: Path, wish: Wish | None = None) -> dict[str, list[Outcome]]:
-    """What has ended in a folder, averages beside, by the settings that differ; of what was asked for alone."""
-    wish = wish or Wish()
-    targets = None if wish.targets in ("", "all") else {word.strip() for word in wish.targets.split(",")}
-    return alike(
+def open_results(folder: Path, request: PaperRequest | None = None) -> dict[str, list[Outcome]]:
+    """Return the requested trials of a folder that have ended, with their averages, grouped by settings."""
+    request = request or PaperRequest()
+    targets = None if request.targets in ("", "all") else {word.strip() for word in request.targets.split(",")}
+    return group_by_settings(
         [
             one
             for one in Results.open(folder).outcomes
-            if one.trial.draw == 0  # what a search has drawn is none of the paper's settings
-            and (not wish.algorithms or one.trial.algorithm in wish.algorithms)
+            if one.trial.draw == 0  # the draws of a search are none of the paper's settings
+            and (not request.algorithms or one.trial.algorithm in request.algorithms)
             and (targets is None or targets.issuperset(one.trial.targets))
         ]
     )
 
 
-def told(made: Made, settings: str) -> Made:
-    """The same, with the settings that tell it from another one of the same folder."""
+def named_by(made: Made, settings: str) -> Made:
+    """Return the page or drawing with the settings in its name and title, to tell it from another of the folder."""
     if not settings:
         return made
     added = "".join(letter if letter.isalnum() or letter in ".-" else "-" for letter in settings)

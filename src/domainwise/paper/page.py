@@ -1,4 +1,4 @@
-"""One table of the paper as text, Markdown, LaTeX, CSV and JSON."""
+"""A table of the paper as text, Markdown, LaTeX, CSV and JSON, with notes on what differs from the paper's setting."""
 
 from __future__ import annotations
 
@@ -13,110 +13,142 @@ from typing import Any
 
 from domainwise.errors import InputError, closest, csv_row
 from domainwise.experiment.results import Outcome
+from domainwise.experiment.settings import PRESETS, of_algorithm, resolve
+from domainwise.experiment.trial import Trial
 from domainwise.files import write_output
+from domainwise.paper.claims import check_claims, claims_table, order_sentences, section_orderings
 from domainwise.paper.columns import names_of, stand_in
-from domainwise.paper.comparison import Section, checkpoints, difference, table
-from domainwise.paper.remarks import remarks
+from domainwise.paper.comparison import Section, checkpoint_table, comparison_table, difference
+from domainwise.paper.numbers import DATA_SETS
 from domainwise.paper.scores import VIEWS
-from domainwise.paper.sentences import claims, orderings
 from domainwise.report.tables import Cell, Table
+
+CHECKED = ("network", "input_size", "augment", "validation", "batch", "steps", "evaluate_every", "holdout", "precision",
+           "dropout", "freeze_batch_norm", "test", "selection")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Page:
+    """One table of the paper with everything measured for it, ready to be printed or written."""
+
     name: str  # of its files: "table1"
     title: str
     sections: tuple[Section, ...]
     notes: tuple[str, ...] = ()
 
     def render(self, format: str = "table") -> str:
+        """Return the page as text in one format."""
         known = {name: write for name, (_, write) in FORMATS.items()}
         if format not in known:
             raise InputError(f'There is no table format "{format}": {closest(format, known)}')
         return known[format](self)
 
     def tables(self) -> list[Table]:
-        return [found for section in self.sections for found in _tables(section)]
+        """Return every table on the page."""
+        return [table for section in self.sections for table in _tables(section)]
 
     def write(self, folder: Path) -> list[Path]:
-        """In every format, beside each other."""
+        """Write the page in every format; returns the files."""
         files = {folder / f"{self.name}.{suffix}": write(self) for suffix, write in FORMATS.values()}
         for file, text in files.items():
             write_output(file, text)
         return list(files)
 
 
-def page(name: str, title: str, sections: Sequence[Section], outcomes: Sequence[Outcome], preset: str) -> Page:
-    """With what has to be kept in mind about it."""
+def make_page(name: str, title: str, sections: Sequence[Section], outcomes: Sequence[Outcome], preset: str) -> Page:
+    """Return a page whose title and notes say which data and which settings differ from the paper's."""
     other = stand_in(names_of(outcomes))
     title = f"{title}: {other} stands in for the paper's data" if other else title
-    return Page(name, title, tuple(sections), tuple(remarks(outcomes, preset)))
+    return Page(name, title, tuple(sections), tuple(notes_on(outcomes, preset)))
+
+
+def notes_on(outcomes: Sequence[Outcome], preset: str) -> list[str]:
+    """Name what differs from the paper: data that stands in, another preset, settings that were changed."""
+    if other := stand_in(names_of(outcomes)):
+        return [f"{other} stands in for the paper's data: the numbers are not comparable with the paper's."]
+    own = [outcome.trial for outcome in outcomes if outcome.trial.data in DATA_SETS]
+    used = sorted({preset_of(trial) for trial in own} - {"", preset})
+    notes = [f"Measured with preset {', '.join(used)}; this table is meant for preset {preset}."] if used else []
+    if changed := sorted({text for trial in own for text in _changed(trial, preset)}):
+        notes.append(f"Not as its preset has it: {', '.join(changed)}.")
+    return notes
+
+
+def preset_of(trial: Trial) -> str:
+    """Return the preset that a trial was made with; "" where it does not say."""
+    named = (origin.removeprefix("preset ") for origin in trial.origins.values() if origin.startswith("preset "))
+    return next((name for name in named if name in PRESETS), "")
+
+
+def _changed(trial: Trial, preset: str) -> list[str]:
+    """Every setting that is not that of the preset the trial was made with."""
+    usual = of_algorithm(resolve(preset_of(trial) or preset, benchmark=trial.data, device="cuda"), trial.algorithm)
+    pairs = [(name, getattr(trial, name), getattr(usual, name)) for name in CHECKED]
+    pairs.append(("lr", trial.hyperparameters.get("lr"), usual.lr))
+    return [f"{name} {_short(here)} instead of {_short(there)}" for name, here, there in pairs if here != there]
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _tables(section: Section) -> list[Table]:
     """The comparison itself, then other steps than the selected one, then the claims."""
-    return [table(section), *([checkpoints(section)] * section.run), *([claims(section)] * bool(section.tested()))]
+    others = [checkpoint_table(section)] if section.run else []
+    claims = [claims_table(section)] if check_claims(section) else []
+    return [comparison_table(section), *others, *claims]
 
 
 def as_text(page: Page) -> str:
+    """Return the page as plain text."""
     parts = [f"{page.title}\n{'=' * len(page.title)}\n", *(textwrap.fill(note, 100) + "\n" for note in page.notes)]
     for section in page.sections:
         parts += [f"{section.title}\n"] * (len(page.sections) > 1)
-        parts += [found.render() for found in _tables(section)]
-        parts += [textwrap.fill(line, 100, subsequent_indent="  ") + "\n" for line in orderings(section)]
+        parts += [table.render() for table in _tables(section)]
+        parts += [textwrap.fill(line, 100, subsequent_indent="  ") + "\n" for line in order_sentences(section)]
     return "\n".join(parts)
 
 
 def as_markdown(page: Page) -> str:
+    """Return the page as GitHub Markdown."""
     parts = [f"# {page.title}\n", *(f"**{note}**\n" for note in page.notes)]
     for section in page.sections:
         parts += [f"## {section.title}\n"] * (len(page.sections) > 1)
-        parts += [found.render("markdown") for found in _tables(section)]
-        parts += [f"{line}\n" for line in orderings(section)]
+        parts += [table.render("markdown") for table in _tables(section)]
+        parts += [f"{line}\n" for line in order_sentences(section)]
     return "\n".join(parts)
 
 
 def as_latex(page: Page) -> str:
-    r"""Tables for ``\input``; they need the package booktabs."""
+    r"""Return tables for ``\input``; they need the package booktabs."""
     parts = [f"% {line}" for line in (page.title, *page.notes)]
     for section in page.sections:
-        parts += [f"% {section.title}", *(found.render("latex") for found in _tables(section))]
-        parts += [f"% {line}" for line in orderings(section)]
+        parts += [f"% {section.title}", *(table.render("latex") for table in _tables(section))]
+        parts += [f"% {line}" for line in order_sentences(section)]
     return "\n".join(parts) + "\n"
 
 
 def as_csv(page: Page) -> str:
-    """A line for every row, column and view; accuracies are fractions, one field per seed."""
+    """Return a line for every row, column and view; accuracies are fractions, one field per seed."""
     cells = [(section, entry, at, view) for section in page.sections for entry in section.entries
              for at in range(len(section.columns)) for view in VIEWS]  # fmt: skip
     seeds = sorted({seed for _, entry, at, view in cells for seed in entry.cells[view][at].values or {}})
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    fields = [
-        "section",
-        "row",
-        "algorithm",
-        "average",
-        "column",
-        "view",
-        "paper",
-        "mean",
-        "error",
-        "n",
-        "difference",
-        "note",
-    ]
+    about = ["section", "row", "algorithm", "average", "column", "view", "paper"]
+    fields = [*about, "mean", "error", "n", "difference", "note"]
     writer.writerow([*fields, *(f"seed {seed}" for seed in seeds)])
     for section, entry, at, view in cells:
         cell, column, row = entry.cells[view][at], section.columns[at], entry.row
-        about = [section.title, row.name, row.spec, row.average, column.title, view, entry.paper(column)]
-        seen = [(cell.values or {}).get(seed) for seed in seeds]
+        values = [section.title, row.name, row.spec, row.average, column.title, view, entry.paper(column)]
+        accuracies = [(cell.values or {}).get(seed) for seed in seeds]
         gap = difference(entry, at, column, view)
-        writer.writerow(csv_row(*about, cell.mean, cell.error, cell.n, gap, cell.note, *seen))
+        writer.writerow(csv_row(*values, cell.mean, cell.error, cell.n, gap, cell.note, *accuracies))
     return file.getvalue()
 
 
 def as_json(page: Page) -> str:
+    """Return the page as JSON, with the orderings and the tested claims."""
     content = {
         "name": page.name,
         "title": page.title,
@@ -137,12 +169,12 @@ def _plain(section: Section) -> dict[str, Any]:
     ]  # fmt: skip
     orders = [
         {"column": column, "view": view, "pairs": one.pairs, "kept": one.kept, "tied": one.tied}
-        for (column, view), one in section.orderings().items()
+        for (column, view), one in section_orderings(section).items()
     ]
     tested = [
         {"better": one.better, "worse": one.worse, "column": one.column, "view": one.view, "paper": one.paper,
          "measured": one.measured, "difference": one.difference.mean, "n": one.difference.n, "p": one.difference.p}
-        for one in section.tested()
+        for one in check_claims(section)
     ]  # fmt: skip
     return {"title": section.title, "error": section.error, "rows": rows, "orderings": orders, "claims": tested}
 

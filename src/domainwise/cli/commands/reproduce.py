@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from domainwise.api import Comparison
     from domainwise.experiment.results import Outcome
-    from domainwise.paper.drawing import Drawing
+    from domainwise.paper.figures import Drawing
     from domainwise.paper.page import Page
-    from domainwise.paper.rows import Wish
+    from domainwise.paper.rows import PaperRequest
 
 
 class Error(StrEnum):
@@ -65,12 +65,12 @@ def reproduce(
     from domainwise.experiment.output_folder import refuse_file
     from domainwise.machine import device_named
     from domainwise.paper.columns import stand_in
-    from domainwise.paper.registry import named
-    from domainwise.paper.rows import Wish
+    from domainwise.paper.registry import requested_names
+    from domainwise.paper.rows import PaperRequest
 
-    names = named(what)
+    names = requested_names(what)
     asked = tuple(word.strip().lower() for word in algorithms.split(",")) if algorithms else ()
-    wish = Wish(asked, targets or "", seeds, per_domain, error, assignments(choices.set))
+    wish = PaperRequest(asked, targets or "", seeds, per_domain, error, assignments(choices.set))
     names = possible(names, wish, bool(data) or source is not None, "all" in what)
     if source is not None:
         from_folder(names, source, wish, machine)
@@ -96,40 +96,40 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def possible(names: Sequence[str], wish: Wish, data: bool, all_of_them: bool) -> list[str]:
+def possible(names: Sequence[str], wish: PaperRequest, data: bool, all_of_them: bool) -> list[str]:
     """Those that can be made of what was given; a sentence where one was asked for by name that cannot."""
     from domainwise.errors import InputError
-    from domainwise.paper.registry import PER_DOMAIN, TRAINS, algorithms_of
-    from domainwise.paper.rows import Row, chosen
+    from domainwise.paper.registry import PER_DOMAIN, TRAINED, algorithms_of
+    from domainwise.paper.rows import Row, requested_rows
 
     if wish.per_domain and not set(names) & set(PER_DOMAIN):
         raise InputError(f"--per-domain is for {' and '.join(PER_DOMAIN)}: {', '.join(names)} has no use for it")
-    if not data and not all_of_them and (needing := [name for name in names if name in TRAINS]):
+    if not data and not all_of_them and (needing := [name for name in names if name in TRAINED]):
         raise InputError(f"{', '.join(needing)} needs --data, such as --data pacs=DIR or --data digits, or --from DIR")
     known = {one for name in names for one in algorithms_of(name)}
-    chosen([Row(one, one) for one in sorted(known)], wish, ", ".join(names))
+    requested_rows([Row(one, one) for one in sorted(known)], wish, ", ".join(names))
     return [name for name in names if not wish.algorithms or algorithms_of(name) & set(wish.algorithms)]
 
 
-def from_folder(names: Sequence[str], source: Path, wish: Wish, machine: Machine) -> None:
+def from_folder(names: Sequence[str], source: Path, wish: PaperRequest, machine: Machine) -> None:
     from domainwise.cli.reproducing import ours
     from domainwise.errors import InputError
     from domainwise.paper.figures import figure5
-    from domainwise.paper.from_results import opened, told
-    from domainwise.paper.registry import TABLES
+    from domainwise.paper.from_results import named_by, open_results
+    from domainwise.paper.tables import TABLES
 
     if not (able := [name for name in names if name in (*TABLES, "figure5")]):
         raise InputError(f"{', '.join(names)} cannot be made from results alone: leave out --from, and give --data")
     folder, found = machine.output / "reproduce" if machine.output else None, False
-    for name, (settings, outcomes) in product(able, opened(source, wish).items()):
-        numbers, drawing = figure5.render(outcomes, wish) if name == "figure5" else (None, None)
+    for name, (settings, outcomes) in product(able, open_results(source, wish).items()):
+        numbers, drawing = figure5(outcomes, wish) if name == "figure5" else (None, None)
         made = numbers or TABLES[name].render(outcomes, wish)
         if any(section.measured for section in made.sections):
             found = True
             if folder:
                 ours(folder.parent)
-            drawn = [told(drawing, settings)] if drawing else []
-            show([told(made, settings), *drawn], folder, machine)
+            drawn = [named_by(drawing, settings)] if drawing else []
+            show([named_by(made, settings), *drawn], folder, machine)
     if not found:
         raise InputError(f"{source} has no trial that belongs to {', '.join(able)}: run it with --data")
     if folder:

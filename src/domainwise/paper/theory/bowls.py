@@ -1,4 +1,4 @@
-"""Domains whose losses are bowls with known optima: where a walk heads, and where a method ends, can be computed."""
+"""Toy domains whose losses are bowls with known optima, so that the path of every method can be computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from domainwise.meta.combine import Weighted, arithmetic, constant, last
 from domainwise.meta.optimizer import MetaOptimizer
 
-Leg = tuple[int, ...]  # the domains whose mean loss it descends
+Leg = tuple[int, ...]  # the domains whose mean loss it follows
 
 
 @dataclass(frozen=True)
@@ -26,23 +26,25 @@ class Bowls:
         return len(self.centres)
 
     def loss(self, place: Tensor, domain: int) -> Tensor:
+        """Return the loss of one domain at a point."""
         off = place - self.centres[domain]
         return off @ self.curvatures[domain] @ off / 2
 
     @property
     def centroid(self) -> Tensor:
+        """The mean of the optima."""
         return self.centres.mean(0)
 
     @property
     def pooled(self) -> Tensor:
-        """Where the mean loss is lowest: nearer to the optima of steeper bowls."""
+        """The point where the mean loss is lowest: nearer to the optima of steeper bowls."""
         pulls = torch.einsum("dij,dj->i", self.curvatures, self.centres)
         solved: Tensor = torch.linalg.solve(self.curvatures.sum(0), pulls)
         return solved
 
 
 def three_bowls() -> Bowls:
-    """Optima on the corners of a triangle with sides of 4; the first bowl is steep, the last one flat and long."""
+    """Return three bowls on the corners of a triangle with sides of 4: the first is steep, the last flat and long."""
     centres = torch.tensor([[0.0, 0.0], [4.0, 0.0], [2.0, 12.0**0.5]], dtype=torch.float64)
     curvatures = torch.tensor([[2.0, 2.0], [1.0, 1.0], [0.3, 0.6]], dtype=torch.float64).diag_embed()
     return Bowls(centres, curvatures)
@@ -50,14 +52,14 @@ def three_bowls() -> Bowls:
 
 @dataclass(frozen=True)
 class Strategy:
-    """How domains in the order of a visit are dealt into legs, and how much each leg counts."""
+    """A method: how it groups the domains of a round into legs, and how much each leg counts."""
 
-    deal: Callable[[Sequence[int]], list[Leg]]
+    legs: Callable[[Sequence[int]], list[Leg]]
     combine: Weighted
 
     def weights(self, domains: int) -> list[float]:
-        """One for each leg, the same for all its domains."""
-        return self.combine.weights(len(self.deal(range(domains))))
+        """Return one weight for each leg; all domains of a leg share it."""
+        return self.combine.weights(len(self.legs(range(domains))))
 
 
 def _together(order: Sequence[int]) -> list[Leg]:
@@ -65,7 +67,7 @@ def _together(order: Sequence[int]) -> list[Leg]:
 
 
 def _halved(order: Sequence[int]) -> list[Leg]:
-    """To train on, then to test on, as evenly as it goes."""
+    """Half to train on, half to test on; the first is larger where the number is odd."""
     half = (len(order) + 1) // 2
     return [tuple(order[:half]), tuple(order[half:])]
 
@@ -86,15 +88,15 @@ STRATEGIES: Mapping[str, Strategy] = {
 def displacement(
     bowls: Bowls, start: Tensor, legs: Sequence[Leg], combine: Weighted, inner_lr: float, inner_steps: int = 1
 ) -> Tensor:
-    """What one round of plain interpolation would move ``start`` by, with the legs in the order given."""
+    """Return how far one round of plain interpolation moves ``start``, with the legs in the order given."""
     place = nn.Parameter(start.clone())
     meta = _meta(place, combine, inner_lr, inner_steps)
-    meta.step(_loss(bowls, place), _dealt(legs, inner_steps))
+    meta.step(_loss(bowls, place), _batches(legs, inner_steps))
     return place.detach() - start
 
 
 def visited(bowls: Bowls, start: Tensor, legs: Sequence[Leg], inner_lr: float, inner_steps: int = 1) -> Tensor:
-    """(legs + 1, parameters): the models of a walk, the start first."""
+    """Return the models of a walk, the start first: (legs + 1, parameters)."""
     ends = [start]
     for leg in legs:
         ends.append(ends[-1] + displacement(bowls, ends[-1], [leg], constant(), inner_lr, inner_steps))
@@ -102,7 +104,7 @@ def visited(bowls: Bowls, start: Tensor, legs: Sequence[Leg], inner_lr: float, i
 
 
 def fan(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int = 1, parts: int = 12) -> Tensor:
-    """(directions, parameters): displacements for weights from 0 to 1 in steps of 1/parts that sum to one."""
+    """Return the displacements for all weights in steps of 1/parts that sum to one: (directions, parameters)."""
     n = len(bowls)
     rows = [row for row in product(range(parts + 1), repeat=n) if sum(row) == parts]
     legs = _each(range(n))
@@ -119,35 +121,36 @@ def path(
     rounds: int = 200,
     seed: int = 0,
 ) -> Tensor:
-    """(rounds + 1, parameters): plain interpolation, the domains in a new random order in every round."""
+    """Run plain interpolation, with a new random order of domains in every round: (rounds + 1, parameters)."""
     place = nn.Parameter(start.clone())
     meta = _meta(place, strategy.combine, inner_lr, inner_steps)
     generator = torch.Generator().manual_seed(seed)
     places = [start]
     for _ in range(rounds):
         order = torch.randperm(len(bowls), generator=generator).tolist()
-        meta.step(_loss(bowls, place), _dealt(strategy.deal(order), inner_steps))
+        meta.step(_loss(bowls, place), _batches(strategy.legs(order), inner_steps))
         places.append(place.detach().clone())
     return torch.stack(places)
 
 
 @dataclass(frozen=True)
 class End:
-    """Of a path, over its second half: the order of visits makes a method wander, however long it runs."""
+    """The end of a path, averaged over its second half: the random order makes a method wander however long it runs."""
 
     mean: Tensor
-    off_centroid: float  # of the mean
+    off_centroid: float  # distance of the mean from the centroid
     wander: float  # root of the mean squared distance from the mean
     distances: list[float]  # from the mean to every optimum
 
     @property
     def variation(self) -> float:
-        """Coefficient of variation of the distances: 0 is equally far from every optimum."""
-        found = torch.tensor(self.distances)
-        return float(found.std(correction=0) / found.mean())
+        """The coefficient of variation of the distances: 0 is equally far from every optimum."""
+        distances = torch.tensor(self.distances)
+        return float(distances.std(correction=0) / distances.mean())
 
 
 def end(bowls: Bowls, places: Tensor) -> End:
+    """Summarise where a path ends."""
     settled = places[len(places) // 2 :]
     mean = settled.mean(0)
     return End(
@@ -167,7 +170,7 @@ def _loss(bowls: Bowls, place: Tensor) -> Callable[[Leg], Tensor]:
     return lambda leg: torch.stack([bowls.loss(place, domain) for domain in leg]).mean()
 
 
-def _dealt(legs: Sequence[Leg], inner_steps: int) -> Sequence[object]:
+def _batches(legs: Sequence[Leg], inner_steps: int) -> Sequence[object]:
     return legs if inner_steps == 1 else [[leg] * inner_steps for leg in legs]
 
 

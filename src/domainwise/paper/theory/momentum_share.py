@@ -1,4 +1,4 @@
-"""How much each domain has in the memory of an optimizer that walks from domain to domain.
+"""The share of each domain in the memory of an Adam that walks from domain to domain.
 
 Adam's first moment after t steps is ``(1 - beta) * sum_s beta^(t-s) g_s``: linear in the gradients, so the part that
 each domain has in it can be followed exactly.
@@ -26,7 +26,7 @@ Shares = list[list[float]]  # after every step, of every domain; each row sums t
 
 
 def expected(steps: int, domains: int = 3, beta: float = 0.9, inner_steps: int = 1) -> Shares:
-    """Of domains visited in turn, ``inner_steps`` steps each, whose gradients are equally long."""
+    """Return the shares of domains with equally long gradients, visited in turn for ``inner_steps`` steps each."""
     if not 0 <= beta < 1 or min(steps, domains, inner_steps) < 1:
         raise InputError("beta must be from 0 up and below 1; steps, domains and inner_steps must be 1 or more")
     parts, rows = [0.0] * domains, []
@@ -39,12 +39,14 @@ def expected(steps: int, domains: int = 3, beta: float = 0.9, inner_steps: int =
 
 @dataclass(frozen=True)
 class Followed:
+    """The shares measured along a walk, and how exact they are."""
+
     shares: Shares  # of the lengths of the domains' parts
     error: float  # the largest difference between the parts' sum and the optimizer's own memory, relative to the latter
 
 
 class _Follower:
-    """Watches an Adam step by step and keeps, for every domain, what it has contributed to ``exp_avg``."""
+    """Watches an Adam step by step and keeps what each domain has contributed to ``exp_avg``."""
 
     def __init__(self, domains: int, inner_steps: int, beta: float) -> None:
         self.domains, self.inner_steps, self.beta = domains, inner_steps, beta
@@ -80,9 +82,9 @@ def followed(
     inner_steps: int = 1,
     lr: float = 1e-3,
 ) -> Followed:
-    """Walk with an Adam that remembers, domain after domain in the order given, and follow each one's part.
+    """Walk with an Adam that keeps its memory, in the order given, and measure each domain's part of it.
 
-    ``rounds`` has what :meth:`MetaOptimizer.step` takes in each; the parameters move as they do in training.
+    ``rounds`` holds the legs of each :meth:`MetaOptimizer.step`; the parameters move as they do in training.
     """
     follower = _Follower(len(rounds[0]), inner_steps, beta)
     outer = torch.optim.Adam(params, lr=lr)
@@ -92,8 +94,8 @@ def followed(
     return Followed(follower.shares, follower.error)
 
 
-def figure(names: Sequence[str], analytic: Shares, measured: Shares | None = None) -> Panel:
-    """Lines are the analytic shares, dots those measured."""
+def share_figure(names: Sequence[str], analytic: Shares, measured: Shares | None = None) -> Panel:
+    """Draw the computed shares as lines, the measured ones as dots."""
     described = f"Share of domains {', '.join(names)} in the first moment of Adam against the step"
     return panel("share in the first moment of Adam", described, 2.8, partial(_draw, names, analytic, measured))
 

@@ -1,4 +1,4 @@
-"""The drawings of a weighted walk, computed from bowls: the fan of directions, the weight rows, where methods end."""
+"""Drawings of a weighted walk on bowls: the directions it can take, its weights, and where methods end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOKS = {"ERM": INK, "MLDG": COLOURS[3], "MAML": COLOURS[4], "Fish": COLOURS[1],
 
 
 def fan_figure(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int) -> Panel:
-    """Rays are directions of weighted walks; the arrow of Arith ends at the mean of the three models visited."""
+    """Draw the directions of all weighted walks as rays; the arrow of Arith ends at the mean of the models visited."""
     described = "The fan of directions that a weighted walk can take, with those of Fish, MAML and Arith"
     return panel("directions of a weighted walk", described, 3.4, partial(_fan, bowls, start, inner_lr, inner_steps))
 
@@ -40,7 +40,7 @@ def _fan(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int, axes: A
 
 
 def path_figure(bowls: Bowls, paths: Mapping[str, Tensor]) -> Panel:
-    """Thin lines are the paths from their common start; a dot is where a method ends, on average."""
+    """Draw the paths from their common start as thin lines; a dot is where a method ends on average."""
     described = f"Paths of {', '.join(paths)} between the optima of {len(bowls)} domains, and where they end"
     return panel("where methods end", described, 3.4, partial(_paths, bowls, paths))
 
@@ -68,7 +68,7 @@ def _point(place: Tensor) -> tuple[float, float]:
 
 
 def weights_figure(domains: int = 3) -> Panel:
-    """A row for every strategy, a box for every leg, as wide as the domains in it are many."""
+    """Draw a row for every strategy and a box for every leg, as wide as it has domains."""
     described = f"Weights of the legs of each strategy over {domains} domains"
     return panel("weights of the legs", described, 0.5 + 0.42 * len(STRATEGIES), partial(_weights, domains))
 
@@ -78,7 +78,7 @@ def _weights(domains: int, axes: Axes) -> None:
 
     for row, (name, strategy) in enumerate(STRATEGIES.items()):
         left = 0
-        for leg, weight in zip(strategy.deal(range(domains)), strategy.weights(domains), strict=True):
+        for leg, weight in zip(strategy.legs(range(domains)), strategy.weights(domains), strict=True):
             box = (left + 0.04, row - 0.36)
             fill = Rectangle(
                 box, len(leg) - 0.08, 0.72, facecolor=LOOKS[name], alpha=0.1 + 0.3 * weight, edgecolor="none"

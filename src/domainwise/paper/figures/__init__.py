@@ -1,1 +1,0 @@
-"""One file a figure of the paper."""
