@@ -12,7 +12,8 @@ import pytest
 from made_outcomes import Study
 
 from domainwise.errors import InputError
-from domainwise.report.tables import Cell, Table, accuracy_table, frame
+from domainwise.report.formats import Cell, Table
+from domainwise.report.tables import accuracy_table, frame
 
 
 @pytest.fixture

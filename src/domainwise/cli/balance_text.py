@@ -9,6 +9,7 @@ from typing import Any
 from domainwise.experiment.trial import Trial
 from domainwise.files import PICTURE, write_output
 from domainwise.report.drawing.matplotlib_svg import as_file
+from domainwise.report.formats import text_table
 from domainwise.report.grid import label, ordered, target
 from domainwise.report.page import balance_curves as courses
 from domainwise.report.page.balance import COLUMNS, Measured, cell, compared, rows
@@ -32,7 +33,7 @@ def told(found: Sequence[Measured]) -> str:
     else:
         head = ["algorithm", "trials", *MEASURES.values()]
         every = [[row.algorithm, str(row.trials), *map(_with_error, row.cells)] for row in rows(found)]
-        parts = [_aligned([head, *every])] if every else []
+        parts = [text_table(head, every)] if every else []
     return "\n\n".join([*parts, *_stepwise(found), "\n".join(compared(found))]).strip()
 
 
@@ -51,7 +52,7 @@ def _alone(found: Mapping[str, Any]) -> str:
     unseen = [name for name in at_model if name not in found["distances"]]
     every += [[f"{name} (unseen)", "", _number(at_model[name]), "", _number(at_mean[name])] for name in unseen]
     said = [f"{text}: {_number(found[name], '.4g')}" for name, text in MEASURES.items()]
-    return "\n".join([_aligned([head, *every]), "", *said])
+    return "\n".join([text_table(head, every), "", *said])
 
 
 def _stepwise(found: Sequence[Measured]) -> list[str]:
@@ -62,7 +63,7 @@ def _stepwise(found: Sequence[Measured]) -> list[str]:
         for step in sorted(set.intersection(*(set(course) for course in own))):
             cells = [cell([course[step][key] for course in own]) for key in COLUMNS]
             every.append([name, str(step), str(len(own)), *map(_with_error, cells)])
-    return [_aligned([["algorithm", "step", "trials", *MEASURES.values()], *every])] if every else []
+    return [text_table(["algorithm", "step", "trials", *MEASURES.values()], every)] if every else []
 
 
 def _with_error(found: tuple[str, str]) -> str:
@@ -72,9 +73,3 @@ def _with_error(found: tuple[str, str]) -> str:
 
 def _number(value: float | None, form: str = ".4f") -> str:
     return "not finite" if value is None else f"{value:{form}}"
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    shown = ("  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines)
-    return "\n".join(shown)

@@ -10,8 +10,8 @@ from statistics import fmean
 from domainwise.paper.columns import Column
 from domainwise.paper.comparison import Entry, Section, signed
 from domainwise.paper.scores import VIEWS, paired
+from domainwise.report.formats import Cell, Row, Table
 from domainwise.report.statistics import sign_flip
-from domainwise.report.tables import Cell, Row, Table
 
 LEVEL = 0.05
 TEST = (

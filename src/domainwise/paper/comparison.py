@@ -10,8 +10,8 @@ from domainwise.experiment.results import Outcome
 from domainwise.paper.columns import Column
 from domainwise.paper.rows import PaperRequest, Row
 from domainwise.paper.scores import ERRORS, VIEWS, Scores, cell, scores
-from domainwise.report.spread import about_errors
-from domainwise.report.tables import Cell, Row as Line, Table, marked
+from domainwise.report.formats import Cell, Row as Line, Table, marked
+from domainwise.report.statistics import about_errors
 
 Claims = Sequence[tuple[str, str]]  # names of two rows, the first of which the paper says is better
 

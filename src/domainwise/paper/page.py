@@ -21,7 +21,7 @@ from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.comparison import Section, checkpoint_table, comparison_table, difference
 from domainwise.paper.numbers import DATA_SETS
 from domainwise.paper.scores import VIEWS
-from domainwise.report.tables import Cell, Table
+from domainwise.report.formats import Cell, Table
 
 CHECKED = ("network", "input_size", "augment", "validation", "batch", "steps", "evaluate_every", "holdout", "precision",
            "dropout", "freeze_batch_norm", "test", "selection")  # fmt: skip

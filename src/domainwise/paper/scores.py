@@ -11,9 +11,9 @@ from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import target_accuracy
 from domainwise.paper.columns import Column, Target
 from domainwise.paper.rows import Row, belongs
+from domainwise.report.formats import Cell
 from domainwise.report.grid import accuracy
-from domainwise.report.spread import standard_error
-from domainwise.report.tables import Cell
+from domainwise.report.statistics import standard_error
 
 VIEWS = {
     "selected": "at the step chosen on the source domains",

@@ -9,6 +9,7 @@ from domainwise.experiment.records import Record, Summary
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import RULES, Rule, eligible, target_accuracy, validation
 from domainwise.experiment.trial import Trial
+from domainwise.report.formats import text_table
 from domainwise.report.grid import accuracy, arrange, label, target
 
 WIDTH = 100
@@ -94,14 +95,13 @@ def _table(outcome: Outcome, records: Sequence[Record]) -> str:
     shown = [(name, part) for name in targets for part in ("main", "holdout")]
     shown = shown or [(name, "holdout") for name in records[0]["domains"]]
     parts = [(name, part) for name, part in shown if part in records[0]["domains"][name]]
-    rows = [["step", "loss", "validation", *(f"{name} {part}" for name, part in parts)]]
+    head, rows = ["step", "loss", "validation", *(f"{name} {part}" for name, part in parts)], []
     for record in records:
         accuracies = [record["domains"][name][part]["accuracy"] for name, part in parts]
         numbers = [validation(record, targets), *accuracies]
         loss = "-" if record.get("loss") is None else f"{record['loss']:.4f}"
         rows.append([str(record["step"]), loss, *(f"{100 * number:.1f}" for number in numbers)])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["   ".join(word.rjust(width) for word, width in zip(row, widths, strict=True)) for row in rows]
+    lines = text_table(head, rows, right=True).split("\n")
     arrows = ["", *("  <- reported" if record["step"] == chosen else "" for record in records)]
     return "\n".join(line + arrow for line, arrow in zip(lines, arrows, strict=True))
 
@@ -208,15 +208,14 @@ def _place(outcome: Outcome) -> tuple[str, str, tuple[str, ...], int]:
 
 def overview(outcomes: Sequence[Outcome]) -> str:
     """One line per trial with the number it reports."""
-    rows = [["id", "algorithm", "target", "seed", "status", "step", "validation", "reported"]]
+    head, rows = ["id", "algorithm", "target", "seed", "status", "step", "validation", "reported"], []
     for one in sorted(outcomes, key=lambda one: (*_place(one), _id(one))):
         selected = one.selected
         numbers = [selected.get("step"), selected.get("validation"), selected.get("target")]
         texts = ["-" if n is None else str(n) if isinstance(n, int) else f"{100 * n:.1f}" for n in numbers]
         trial = one.trial
         rows.append([_id(one), label(trial), target(trial), str(trial.seed), one.result["status"], *texts])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return text_table(head, rows)
 
 
 def _whole(fraction: float) -> str:

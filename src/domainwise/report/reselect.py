@@ -8,8 +8,9 @@ from dataclasses import replace
 from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import Choice, Group, Run, eligible, rule, selection, summary
+from domainwise.report.formats import Table
 from domainwise.report.grid import arrange, label
-from domainwise.report.tables import Table, table_of
+from domainwise.report.tables import table_of
 
 NEEDS = {
     "leave-one-out": "it needs trials that hold out each other domain beside the target: run them with --targets pairs",

@@ -3,90 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from domainwise.errors import InputError, closest
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.separating import separated
-from domainwise.report import formats
+from domainwise.report.formats import Cell, Row, Table, marked
 from domainwise.report.grid import Grid, Group, accuracy, arrange, label, losses, most_seeds, tabled, target
-from domainwise.report.spread import about_errors, error_text, percent, standard_error
+from domainwise.report.statistics import about_errors, standard_error
 
 if TYPE_CHECKING:
     import pandas as pd
-    import rich.table
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One algorithm on one target. Accuracies are fractions, unrounded; None where there is nothing to say."""
-
-    mean: float | None = None
-    error: float | None = None  # standard error over seeds
-    n: int = 0
-    values: Mapping[int, float] | None = None  # seed -> accuracy
-    note: str = ""
-    rank: int = 0  # 1 for the best of the column, 2 for the second best
-    lost: int = 0  # seeds that diverged or failed
-
-    @property
-    def number(self) -> str:
-        if self.mean is None:
-            return ""
-        return percent(self.mean) + (f" ± {self.spread}" if self.spread else "")
-
-    @property
-    def spread(self) -> str:
-        return "" if self.error is None else error_text(self.error)
-
-    @property
-    def text(self) -> str:
-        return self.with_number(self.number)
-
-    def with_number(self, number: str) -> str:
-        """The cell's text with its number written in another way: aligned, emphasised."""
-        if self.mean is None:
-            return self.note or "\N{EN DASH}"
-        return f"{number} ({self.note})" if self.note else number
-
-
-@dataclass(frozen=True)
-class Row:
-    algorithm: str
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    """``columns`` are the targets, then "Avg" over them, then "validation", which is what chose the steps."""
-
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    caption: str
-    head: str = "algorithm"  # of the column of names
-
-    @property
-    def marked(self) -> bool:
-        return any(cell.rank for row in self.rows for cell in row.cells)
-
-    def render(self, format: str = "table") -> str:
-        known: dict[str, Callable[[Table], str]] = {
-            "table": formats.as_text,
-            "csv": formats.as_csv,
-            "json": formats.as_json,
-            "markdown": formats.as_markdown,
-            "latex": formats.as_latex,
-        }
-        if format not in known:
-            raise InputError(f'There is no table format "{format}": {closest(format, known)}')
-        return known[format](self)
-
-    def rich(self) -> rich.table.Table:
-        """For a terminal with colours: the best bold, the second best underlined."""
-        return formats.as_rich(self)
 
 
 def accuracy_table(outcomes: Sequence[Outcome]) -> Table:
@@ -150,17 +78,6 @@ def _ranked(rows: Sequence[Row]) -> tuple[Row, ...]:
     columns = list(zip(*(row.cells for row in rows), strict=True))
     shown = [marked(column) for column in columns[:-1]] + columns[-1:]
     return tuple(Row(row.algorithm, cells) for row, cells in zip(rows, zip(*shown, strict=True), strict=True))
-
-
-def marked(column: Sequence[Cell]) -> tuple[Cell, ...]:
-    """The same with the best and the second best marked."""
-    # a mean over the seeds that survived says little beside one over all of them: it is never marked
-    printed = [None if cell.mean is None or cell.lost else float(percent(cell.mean)) for cell in column]
-    numbers = [number for number in printed if number is not None]
-    if len(numbers) < 2:
-        return tuple(column)
-    ranks = [0 if own is None else 1 + sum(other > own for other in numbers) for own in printed]
-    return tuple(replace(cell, rank=rank if rank < 3 else 0) for cell, rank in zip(column, ranks, strict=True))
 
 
 def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid, how: str) -> str:

@@ -13,8 +13,7 @@ from domainwise.report.drawing.matplotlib_svg import Panel
 from domainwise.report.grid import Grid, accuracy
 from domainwise.report.page import balance_curves as courses
 from domainwise.report.page.figures import CURVES, Style, styles
-from domainwise.report.spread import standard_error
-from domainwise.report.statistics import sentences
+from domainwise.report.statistics import sentences, standard_error
 
 COLUMNS = {
     "variation": "variation of distances",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from domainwise.report.drawing.matplotlib_svg import Panel, panel
 from domainwise.report.page.figures import BANDS, styles
-from domainwise.report.spread import standard_error
+from domainwise.report.statistics import standard_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

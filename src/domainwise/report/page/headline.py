@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import hypot
 
-from domainwise.report.spread import error_text, percent, reach
-from domainwise.report.tables import Cell, Table
+from domainwise.report.formats import Cell, Table
+from domainwise.report.statistics import error_text, percent, reach
 
 Standing = tuple[str, Cell, float]  # algorithm, its average, the mean of it
 

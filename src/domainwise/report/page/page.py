@@ -11,14 +11,15 @@ from typing import Any
 from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome
 from domainwise.files import PAGE, check_output, write_output
+from domainwise.report.formats import Table
 from domainwise.report.grid import Grid, arrange, most_seeds, sample
 from domainwise.report.page import balance, calibration, classes, facts, figures
 from domainwise.report.page.class_counts import class_names, tallies
 from domainwise.report.page.headline import headline
 from domainwise.report.page.measures import COLUMNS, measured
 from domainwise.report.page.surfaces import surfaces
-from domainwise.report.spread import percent
-from domainwise.report.tables import Table, table_of
+from domainwise.report.statistics import percent
+from domainwise.report.tables import table_of
 
 AGAIN = 20  # seconds after which a page about running trials loads itself again
 
