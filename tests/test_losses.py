@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from domainwise import InputError, Network
 from domainwise.algorithms import create, names
-from domainwise.algorithms._penalty import at_head
+from domainwise.algorithms._bases import at_head
 from domainwise.losses import (
     Batch,
     apart,

@@ -73,7 +73,7 @@ def test_mldg(settings, pairs, monkeypatch) -> None:
             total = [t + (a + 0.7 * b) / len(data) for t, a, b in zip(total, first, second, strict=True)]
         return total
 
-    monkeypatch.setattr("domainwise.algorithms.mldg.MLDG.visits", lambda self, n: [2, 0, 1])
+    monkeypatch.setattr("domainwise.meta.optimizer.MetaOptimizer.order", lambda self, n: [2, 0, 1])
     follow(rule, f"mldg(beta=0.7, {settings})", sizes=UNEQUAL)
 
 
@@ -86,4 +86,4 @@ def test_mldg_reports_the_weighted_losses_it_met(monkeypatch) -> None:
 
 def test_mldg_draws_every_order_of_the_domains() -> None:
     mldg = create("mldg").setup(network(), seed=0)
-    assert len({tuple(mldg.visits(3)) for _ in range(60)}) == 6
+    assert len({tuple(mldg.optimizer.order(3)) for _ in range(60)}) == 6

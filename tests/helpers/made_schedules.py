@@ -142,6 +142,9 @@ class Shuffles(Algorithm):
     def stepper(self):
         return MetaOptimizer(self.adam(), inner_lr=0.1, generator=self.order)
 
+    def step(self, batches):
+        return {"loss": self.optimizer.step(self.loss, self.legs(batches)).mean()}
+
 
 @algorithm
 class Iterates(Algorithm):

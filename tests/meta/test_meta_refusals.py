@@ -277,3 +277,13 @@ def test_combines_of_a_wrong_kind_are_a_sentence():
     for name, make in wrong.items():
         with pytest.raises(InputError, match=f"^{name} must be a "):
             make()
+
+
+def test_an_order_that_misses_a_leg_and_a_return_with_a_memory_are_sentences(problem):
+    net = problem().net
+    with pytest.raises(InputError, match="each of its 3 legs once, got"):
+        MetaOptimizer(SGD(net.parameters()), inner_lr=0.1).gradient(problem().loss, problem().legs, order=[0, 0, 1])
+    with pytest.raises(InputError, match="an inner optimizer remembers"):
+        MetaOptimizer(SGD(net.parameters()), inner_lr=0.1, inner=Adam, return_after=2)
+    with pytest.raises(InputError, match="return_after must be a whole number"):
+        MetaOptimizer(SGD(net.parameters()), inner_lr=0.1, return_after=0)

@@ -212,3 +212,34 @@ def test_a_leg_of_several_steps_is_the_sum_of_its_gradients_and_reports_the_firs
     assert torch.equal(met[0], expected)
     assert met.shape == (2,)
     assert not met.requires_grad
+
+
+def test_a_walk_that_returns_after_two_legs_is_the_mean_of_walks_over_pairs(problem):
+    one = problem(4, dtype=torch.float64)
+    MetaOptimizer(SGD(one.net.parameters(), lr=1.0), constant(), inner_lr=0.1, shuffle=False, return_after=2).gradient(
+        one.loss, one.legs
+    )
+    directions = []
+    for pair in (one.legs[:2], one.legs[2:4]):
+        MetaOptimizer(SGD(one.net.parameters(), lr=1.0), constant(), inner_lr=0.1, shuffle=False).gradient(
+            one.loss, pair
+        )
+        directions.append([p.grad.clone() for p in one.net.parameters()])
+    MetaOptimizer(SGD(one.net.parameters(), lr=1.0), constant(), inner_lr=0.1, shuffle=False, return_after=2).gradient(
+        one.loss, one.legs
+    )
+    for p, first, second in zip(one.net.parameters(), *directions, strict=True):
+        torch.testing.assert_close(p.grad, (first + second) / 2)
+
+
+@pytest.mark.parametrize("order", [*permutations(range(3))])
+def test_an_order_drawn_before_is_the_order_of_the_visits(problem, order):
+    given, dealt = problem(3), problem(3)
+    meta = MetaOptimizer(SGD(given.net.parameters(), lr=0.1), inner_lr=0.1)
+    before = meta.generator.get_state()
+    met = meta.step(given.loss, given.legs, order=order)
+    assert torch.equal(meta.generator.get_state(), before)  # nothing is drawn a second time
+    other = MetaOptimizer(SGD(dealt.net.parameters(), lr=0.1), inner_lr=0.1, shuffle=False)
+    visited = other.step(dealt.loss, [dealt.legs[i] for i in order])
+    assert torch.equal(given.vector(), dealt.vector())
+    assert torch.equal(met[list(order)], visited)

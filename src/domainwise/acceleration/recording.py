@@ -63,8 +63,8 @@ class Captured:
         self.why_not = ""
 
     def __call__(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        order = self.algorithm.begin(batches)
-        return self.algorithm.end(self.step([batches[i] for i in order]), order)
+        order = self.algorithm._begin(batches)
+        return self.algorithm._end(self.step([batches[i] for i in order]), order)
 
     def forget(self) -> None:
         """After a state was loaded: the recordings speak of tensors that are no longer those of the algorithm."""

@@ -1,18 +1,16 @@
-"""What every algorithm is: a dataclass of hyperparameters, a loss, and an update."""
+"""The base of all algorithms: a dataclass of hyperparameters, a loss, and an update."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from domainwise.algorithms._checks import check_batches, check_network
-from domainwise.algorithms._hyper import Hyper, Value, hyper
-from domainwise.errors import InputError, closest
+from domainwise.algorithms._hyper import hyper, hypers, written
+from domainwise.errors import InputError
 from domainwise.losses import Batch, cross_entropy
 from domainwise.meta.combine import constant
 from domainwise.meta.optimizer import MetaOptimizer
@@ -23,18 +21,25 @@ from domainwise.seeds import seed_hash
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Algorithm:
-    """Base of all algorithms. Most override only :meth:`loss`; one that walks also :meth:`legs` and :meth:`stepper`.
+    """Base of all algorithms: ``setup`` gives it a network, ``update`` trains it, ``predict`` answers.
 
-    ``setup`` gives it a network; from then on ``update`` trains and ``predict`` answers. An update is :meth:`prepare`,
-    the host's part, then :meth:`step`, the device's.
+    An author overrides one or more of five members, most only the first:
+
+    - :meth:`loss` of the minibatches of a leg;
+    - :meth:`legs`, which deals the minibatches of the domains into legs;
+    - :meth:`stepper`, which says how the legs are walked and combined (for a subclass of ``Walk``: ``weights``);
+    - :meth:`prepare`, what is random or changes from update to update, with ``memory`` and :attr:`phase`;
+    - :meth:`step`, what the device does in an update beyond a loss.
+
+    The other attributes state facts, such as ``halves`` and ``linear`` on the network it needs.
     """
 
     name: ClassVar[str] = ""
-    halves: ClassVar[bool] = False  # whether it takes net.features and net.logits apart
+    halves: ClassVar[bool] = False  # whether it calls net.features and net.logits
     linear: ClassVar[bool] = False  # ... and needs net.head to be a nn.Linear
     extra_channels: ClassVar[int] = 0  # input channels the network must have beyond those of the images
-    memory: ClassVar[tuple[str, ...]] = ()  # attributes of its own that belong to the state, or have one
-    recalled: ClassVar[tuple[str, ...]] = ()  # ... and those of them that a saved model predicts by
+    memory: ClassVar[tuple[str, ...]] = ()  # names of its own attributes that a run needs to go on
+    recalled: ClassVar[tuple[str, ...]] = ()  # ... and those of them that a saved model needs to predict
 
     lr: float = hyper(5e-5, above=0)
     weight_decay: float = hyper(0.0, least=0)
@@ -50,32 +55,32 @@ class Algorithm:
 
     @property
     def fresh(self) -> int:
-        """Minibatches of each domain that one update takes."""
+        """The number of minibatches of each domain that one update takes."""
         return 1
 
     @property
     def draws(self) -> int:
-        """Another name for :attr:`fresh`, where no hyperparameter is called that."""
+        """Another name for :attr:`fresh`, unless a hyperparameter is called so."""
         return self.fresh
 
     @property
     def pooled(self) -> bool:
-        """Whether minibatches are to be drawn from all source domains together instead of one domain each."""
+        """Whether every minibatch is drawn from all source domains together instead of from one."""
         return False
 
     @property
     def uncapturable(self) -> str:
-        """Why its step cannot be recorded in a CUDA graph, where it cannot."""
+        """The reason why its step cannot be recorded in a CUDA graph; empty if it can."""
         return ""
 
     @property
     def phase(self) -> Hashable:
-        """The kind of the next update, where several kinds follow each other: each has a recording of its own."""
+        """A value that differs between kinds of updates: a GPU records the step once for each."""
         return None
 
     def setup(self, net: Network, *, seed: int | None = None) -> Self:
         """Take a network to train. ``seed`` is for the algorithm's own randomness; None takes torch's."""
-        check_network(self.name, net, halves=self.halves, linear=self.linear)
+        _check_network(self.name, net, halves=self.halves, linear=self.linear)
         seed = torch.initial_seed() if seed is None else seed
         self.net = net
         self.updates = 0
@@ -86,7 +91,7 @@ class Algorithm:
         return self
 
     def loss(self, batches: Sequence[Batch]) -> Tensor:
-        """The loss of one leg; here the mean cross-entropy of all its samples."""
+        """Return the loss of one leg, without changing anything; here the mean cross-entropy of all its samples."""
         return cross_entropy(self.net, batches)
 
     def legs(self, batches: Sequence[Any]) -> Sequence[Any]:
@@ -94,12 +99,13 @@ class Algorithm:
         return [batches]
 
     def stepper(self) -> MetaOptimizer:
+        """Make the optimizer that walks the legs and combines their gradients; here there is only one leg."""
         return MetaOptimizer(self.adam(), constant(), inner_lr=0.0, shuffle=False, generator=self.order)
 
     def adam(
         self, parameters: Iterable[Tensor] | None = None, *, lr: float | None = None, weight_decay: float | None = None
     ) -> torch.optim.Adam:
-        """An Adam that can be recorded, over the network or other parameters, by the hyperparameters or others."""
+        """Make an Adam whose steps can be recorded, by default over the network and with the hyperparameters."""
         on_gpu = self.device.type == "cuda"
         lr = self.lr if lr is None else lr
         return torch.optim.Adam(
@@ -111,40 +117,41 @@ class Algorithm:
         )
 
     def update(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        """One training step on one minibatch per source domain (a list of ``fresh`` of them where that is above 1)."""
-        order = self.begin(batches)
-        return self.end(self.step([batches[i] for i in order]), order)
+        """Train on one minibatch per source domain (a list of ``fresh`` of them where that is above 1)."""
+        order = self._begin(batches)
+        return self._end(self.step([batches[i] for i in order]), order)
 
-    def begin(self, batches: Sequence[Any]) -> list[int]:
-        """All of an update that is the host's; returns the order in which :meth:`step` is to be given the batches."""
+    def _begin(self, batches: Sequence[Any]) -> list[int]:
+        """Do the host's part of an update; return the order in which :meth:`step` gets the batches."""
         self._needs_setup()
         check_alone(self.name)
-        check_batches(self.name, batches, self.fresh, self.device)
+        _check_batches(self.name, batches, self.fresh, self.device)
         self.prepare(batches)
-        return self.visits(len(batches))
+        return self.optimizer.order(len(batches))
 
-    def end(self, metrics: dict[str, Tensor], order: Sequence[int]) -> dict[str, Tensor]:
+    def _end(self, metrics: dict[str, Tensor], order: Sequence[int]) -> dict[str, Tensor]:
         """Count the update, and name the losses of the legs by the domains as they were given."""
         self.updates += 1
         if "leg0" not in metrics:
             return metrics
         return {**metrics, **{f"leg{i}": metrics[f"leg{order.index(i)}"] for i in range(len(order))}}
 
-    def visits(self, n: int) -> list[int]:
-        """The order in which an update takes the domains; one that walks draws it."""
-        return list(range(n))
-
     def prepare(self, batches: Sequence[Any]) -> None:
-        """The host's part of an update: draw what is random, change what depends on the number of updates so far."""
+        """Do the host's part of an update: draw what is random, change what depends on the updates made so far."""
 
     def step(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        """The device's part of an update, the same every time: nothing in it waits for a number or draws one."""
-        losses = self.optimizer.step(self.loss, self.legs(batches))
-        legs = {f"leg{i}": loss for i, loss in enumerate(losses)} if len(losses) > 1 else {}
-        return {"loss": losses.mean(), **legs}
+        """Do the device's part of an update, the same every time: nothing in it waits for a number or draws one.
+
+        The batches come in the order of the visits.
+        """
+        legs = self.legs(batches)
+        losses = self.optimizer.step(self.loss, legs, order=range(len(legs)))
+        each = {f"leg{i}": loss for i, loss in enumerate(losses)} if len(losses) > 1 else {}
+        return {"loss": losses.mean(), **each}
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
+        """Return the logits of inputs, one row each."""
         self._needs_setup()
         training = self.net.training
         self.net.eval()
@@ -154,16 +161,12 @@ class Algorithm:
             self.net.train(training)
 
     def answer(self, x: Tensor) -> Tensor:
-        """What :meth:`predict` gives, asked for in evaluation mode."""
+        """Compute what :meth:`predict` returns; the network is in evaluation mode."""
         logits: Tensor = self.net(x)
         return logits
 
-    def advice(self) -> str:
-        """What to try when the loss stops being finite, to follow the word "try"."""
-        return f"a smaller lr than {self.lr:g}"
-
     def state_dict(self) -> dict[str, Any]:
-        """Everything that continues a run exactly."""
+        """Return everything that is needed to continue a run exactly."""
         self._needs_setup()
         return {
             "net": self.net.state_dict(),
@@ -173,6 +176,7 @@ class Algorithm:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a saved state."""
         self._needs_setup()
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -216,35 +220,49 @@ def algorithm(cls: Kind) -> Kind:
     return cls
 
 
-def hypers(cls: type[Algorithm]) -> dict[str, tuple[Field[Any], Hyper]]:
-    return {field.name: (field, field.metadata["hyper"]) for field in fields(cls)}
+def _check_network(owner: str, net: nn.Module, *, halves: bool, linear: bool) -> None:
+    """``halves``: features and logits apart; ``linear``: the head must be a linear layer."""
+    for half in ("features", "logits") if halves or linear else ():
+        if not callable(getattr(net, half, None)):
+            raise InputError(
+                f"{owner} needs a network with {half}(), and {type(net).__name__} has none: "
+                f"give it Network(featurizer, head)"
+            )
+    if linear and not isinstance(getattr(net, "head", None), nn.Linear):
+        head = type(getattr(net, "head", None)).__name__
+        raise InputError(f"{owner} needs a network whose head is a nn.Linear, and this one's is a {head}")
 
 
-def resolved(algorithm: Algorithm) -> dict[str, Value]:
-    """All hyperparameters, as a trial keeps them: those added since its id was settled only where they differ."""
-    own = {name: getattr(algorithm, name) for name in hypers(type(algorithm))}
-    about = hypers(type(algorithm)).items()
-    kept = {name for name, (field, hyper) in about if not hyper.added or own[name] != field.default}
-    return {name: value for name, value in own.items() if name in kept}
+def _check_batches(owner: str, batches: Sequence[Any], fresh: int, device: torch.device) -> None:
+    if len(batches) == 0:
+        raise InputError(f"{owner}.update() needs one minibatch per source domain, got none")
+    for i, batch in _each(owner, batches, fresh):
+        if not _is_pair(batch):
+            raise InputError(f"{owner}: the minibatch of domain {i} must be a pair of tensors (inputs, labels)")
+        x, y = batch
+        if len(x) != len(y) or len(x) == 0:
+            raise InputError(
+                f"{owner}: the minibatch of domain {i} has {len(x)} inputs and {len(y)} labels: "
+                f"it takes as many of one as of the other, and at least one"
+            )
+        for what, tensor in (("inputs", x), ("labels", y)):
+            if tensor.device != device:
+                raise InputError(
+                    f"{owner}: the {what} of domain {i} are on {tensor.device} and the network on {device}: "
+                    f"move them with .to({str(device)!r})"
+                )
 
 
-def make(cls: type[Algorithm], settings: Mapping[str, Any]) -> Algorithm:
-    known = hypers(cls)
-    for name in settings:
-        if name not in known:
-            raise InputError(f'{cls.name} has no hyperparameter "{name}": {closest(name, known)}')
-    return cls(**settings)
+def _each(owner: str, batches: Sequence[Any], fresh: int) -> Iterator[tuple[int, Any]]:
+    """Every minibatch with the number of its domain."""
+    for i, batch in enumerate(batches):
+        if fresh == 1:
+            yield i, batch
+        elif _is_pair(batch) or not isinstance(batch, Sequence) or len(batch) != fresh:
+            raise InputError(f"{owner}: domain {i} must come as a list of {fresh} minibatches, one for each inner step")
+        else:
+            yield from ((i, one) for one in batch)
 
 
-def draw(cls: type[Algorithm], seed: int) -> dict[str, Value]:
-    """One draw of a random search. Each hyperparameter has its own generator: a new one shifts none of the rest."""
-    return {
-        name: about.draw(np.random.RandomState(seed_hash(seed, about.domainbed or name)))
-        for name, (_, about) in hypers(cls).items()
-        if about.draw is not None
-    }
-
-
-def written(name: str, settings: Mapping[str, Value]) -> str:
-    """How an algorithm is written on the command line: ``arith(inner_steps=3)``, or just ``arith``."""
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in settings.items())})" if settings else name
+def _is_pair(batch: Any) -> bool:
+    return isinstance(batch, Sequence) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)

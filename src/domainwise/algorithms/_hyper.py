@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import Field, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from domainwise.errors import InputError, plain
+from domainwise.seeds import seed_hash
 
 Value = float | int | str | bool | None
 Draw = Callable[[np.random.RandomState], Value]
@@ -159,3 +160,29 @@ class choice:  # noqa: N801
 
     def __call__(self, random: np.random.RandomState) -> Value:
         return self.values[int(random.choice(len(self.values)))]
+
+
+def hypers(cls: type[Any]) -> dict[str, tuple[Field[Any], Hyper]]:
+    return {field.name: (field, field.metadata["hyper"]) for field in fields(cls)}
+
+
+def resolved(algorithm: Any) -> dict[str, Value]:
+    """Return the hyperparameters that a trial keeps: those added since its id was settled only where they differ."""
+    own = {name: getattr(algorithm, name) for name in hypers(type(algorithm))}
+    about = hypers(type(algorithm)).items()
+    kept = {name for name, (field, hyper) in about if not hyper.added or own[name] != field.default}
+    return {name: value for name, value in own.items() if name in kept}
+
+
+def draw(cls: type[Any], seed: int) -> dict[str, Value]:
+    """Draw hyperparameters for a random search, each from its own generator: a new one shifts none of the rest."""
+    return {
+        name: about.draw(np.random.RandomState(seed_hash(seed, about.domainbed or name)))
+        for name, (_, about) in hypers(cls).items()
+        if about.draw is not None
+    }
+
+
+def written(name: str, settings: Mapping[str, Value]) -> str:
+    """Write an algorithm as on the command line: ``arith(inner_steps=3)``, or just ``arith``."""
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in settings.items())})" if settings else name

@@ -13,7 +13,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from domainwise.algorithms._algorithm import Algorithm, hypers, make, written
+from domainwise.algorithms._algorithm import Algorithm
+from domainwise.algorithms._hyper import hypers, written
 from domainwise.errors import InputError, closest, require
 from domainwise.experiment.separating import separated
 from domainwise.user_files import module_of, source_of
@@ -46,10 +47,14 @@ class Spec:
         return _the_algorithm(module_of(file, self.sha256), file.name, self.name.rpartition(":")[2])
 
     def create(self, defaults: Mapping[str, Any] | None = None) -> Algorithm:
-        """``defaults`` stand below what was written, and only for hyperparameters this algorithm has."""
+        """Make the algorithm. ``defaults`` give way to what was written, and to hyperparameters it does not have."""
         cls = self.cls()
-        known = {key: value for key, value in (defaults or {}).items() if key in hypers(cls)}
-        return make(cls, {**known, **self.settings})
+        known = hypers(cls)
+        for key in self.settings:
+            if key not in known:
+                raise InputError(f'{cls.name} has no hyperparameter "{key}": {closest(key, known)}')
+        fitting = {key: value for key, value in (defaults or {}).items() if key in known}
+        return cls(**{**fitting, **self.settings})
 
 
 def names() -> list[str]:

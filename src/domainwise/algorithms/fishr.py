@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from domainwise.algorithms import Penalized, Terms, algorithm, hyper, log10, uniform, whole
-from domainwise.algorithms._penalty import at_head
+from domainwise.algorithms._bases import at_head
 from domainwise.errors import InputError
 from domainwise.losses import Batch, head_variance
 from domainwise.networks.network import Network

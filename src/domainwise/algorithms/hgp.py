@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from domainwise.algorithms import Penalized, Terms, algorithm, hyper, log10
-from domainwise.algorithms._penalty import at_head
+from domainwise.algorithms._bases import at_head
 from domainwise.losses import Batch, distance_to, head_gradient, head_hessian_product, mean_of, risks
 
 

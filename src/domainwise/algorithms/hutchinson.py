@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from domainwise.algorithms import Penalized, Terms, algorithm, hyper, log10
-from domainwise.algorithms._penalty import at_head
+from domainwise.algorithms._bases import at_head
 from domainwise.losses import (
     Batch,
     distance_to,

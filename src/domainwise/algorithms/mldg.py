@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from domainwise.algorithms import Algorithm, algorithm, choice, hyper, log10
 from domainwise.errors import InputError
-from domainwise.meta.round import Buffers, Gradients, Rewind, Sum, laid_out
+from domainwise.meta.combine import weighted
+from domainwise.meta.optimizer import MetaOptimizer
+from domainwise.meta.round import Plain
 
 ADAM_EPSILON = 1e-8
 _CYCLIC = {"cyclic": 'pairs="cyclic", which pairs every domain with the next', "split": ""}
@@ -32,53 +35,50 @@ class MLDG(Algorithm):
     pairs: str = hyper("cyclic", choices=("cyclic", "split"))
 
     def prepare(self, batches: Sequence[Any]) -> None:
-        n = len(batches)
-        if 1 < n <= self.held_out:
-            raise InputError(f"mldg: held_out={self.held_out} of {n} source domains leaves none to learn from")
-        rest = [*range(1, n), 0] if self.pairs == "cyclic" else list(range(n - self.held_out, n))
-        self.paired = list(zip(range(n if self.pairs == "cyclic" else n - self.held_out), cycle(rest)))
+        if 1 < len(batches) <= self.held_out:
+            raise InputError(
+                f"mldg: held_out={self.held_out} of {len(batches)} source domains leaves none to learn from"
+            )
 
-    def visits(self, n: int) -> list[int]:
-        drawn: list[int] = torch.randperm(n, generator=self.generator).tolist()
-        return drawn
+    def legs(self, batches: Sequence[Any]) -> Sequence[Any]:
+        if len(batches) == 1:  # there is no other domain to help
+            return [batches]
+        n = len(batches)
+        first = range(n if self.pairs == "cyclic" else n - self.held_out)
+        second = [*range(1, n), 0] if self.pairs == "cyclic" else range(n - self.held_out, n)
+        return [[batches[i]] for pair in zip(first, cycle(second)) for i in pair]
+
+    def weights(self, legs: int) -> list[float]:
+        if legs == 1:
+            return [1.0]
+        n = legs // 2 + (0 if self.pairs == "cyclic" else self.held_out)
+        return [1 / n, self.beta / n] * (legs // 2)
+
+    def stepper(self) -> MetaOptimizer:
+        return MetaOptimizer(
+            self.adam(),
+            weighted(self.weights),
+            inner_lr=self.lr,
+            inner=FreshAdam(self.weight_decay),
+            return_after=2,
+            generator=self.generator,
+        )
 
     def step(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        if len(batches) == 1:  # there is no other domain to help
-            return super().step(batches)
-        params = [p for p in self.net.parameters() if p.requires_grad]
-        weights = [1 / len(batches), self.beta / len(batches)] * len(self.paired)
-        total, losses = Sum(weights, len(params)), list[Tensor]()
-
-        def visit(domain: int) -> Gradients:
-            loss = self.loss([batches[domain]])
-            gradients = torch.autograd.grad(loss, params, allow_unused=True)
-            total.add(len(losses), gradients)
-            losses.append(loss.detach())
-            return gradients
-
-        with Rewind(params, list(self.net.parameters()), None, Buffers(None, "end"), moves=True) as home:
-            for i, j in self.paired:
-                _adam_step(params, visit(i), self.lr, self.weight_decay)
-                visit(j)
-                _go_back(params, home.start)
-            for p, direction in zip(params, laid_out(total.direction(), params), strict=True):
-                p.grad = direction
-        self.optimizer.outer.step()
+        legs = self.legs(batches)
+        losses = self.optimizer.step(self.loss, legs, order=range(len(legs)))
+        weights = self.weights(len(legs))
         return {"loss": torch.stack([w * loss for w, loss in zip(weights, losses, strict=True)]).sum()}
 
 
-@torch.no_grad()
-def _adam_step(params: list[nn.Parameter], gradients: Gradients, lr: float, decay: float) -> None:
+@dataclass(frozen=True)
+class FreshAdam(Plain):
     """The first step of a new Adam: both moments are the gradient's own, so it moves by its sign but for epsilon."""
-    used = [(p, g) for p, g in zip(params, gradients, strict=True) if g is not None]
-    slopes = torch._foreach_add([g for _, g in used], [p for p, _ in used], alpha=decay)
-    sizes = torch._foreach_abs(slopes)
-    torch._foreach_add_(sizes, ADAM_EPSILON)
-    torch._foreach_addcdiv_([p for p, _ in used], slopes, sizes, value=-lr)
-    torch.clear_autocast_cache()  # low-precision copies of weights that have just moved
 
+    weight_decay: float
 
-@torch.no_grad()
-def _go_back(params: list[nn.Parameter], start: list[Tensor]) -> None:
-    torch._foreach_copy_(tuple(params), start)
-    torch.clear_autocast_cache()
+    def __call__(self, params: list[Tensor], gradients: list[Tensor], lr: float) -> None:
+        slopes = torch._foreach_add(gradients, params, alpha=self.weight_decay)
+        sizes = torch._foreach_abs(slopes)
+        torch._foreach_add_(sizes, ADAM_EPSILON)
+        torch._foreach_addcdiv_(params, slopes, sizes, value=-lr)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from domainwise.algorithms import algorithm, hyper
-from domainwise.algorithms._walking import Walk
+from domainwise.algorithms._bases import Walk
 
 
 @algorithm

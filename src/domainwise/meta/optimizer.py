@@ -24,20 +24,23 @@ from domainwise.meta.refusals import (
     NO_FP16,
     check_inner,
     check_kinds,
+    check_order,
     check_outer,
     check_parameters,
+    check_return,
     check_round,
     check_settings,
     check_state,
     one_number,
 )
-from domainwise.meta.round import Buffers, Descent, Gradients, Rewind, Stateful, laid_out, total_of
+from domainwise.meta.round import Buffers, Descent, Gradients, Plain, Rewind, Stateful, laid_out, total_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 Batch = TypeVar("Batch")
 InnerFactory = Callable[[list[nn.Parameter]], Optimizer]
+Loss = Callable[[Batch], Tensor]
 
 
 class MetaOptimizer:
@@ -50,7 +53,8 @@ class MetaOptimizer:
         inner_steps: gradient steps on each leg. Above 1 a leg is a sequence of that many batches.
         inner: factory of a stateful optimizer for the walk, called with the parameters (``torch.optim.Adam``); its
             learning rate is set to ``inner_lr``, its state is kept from round to round, and a leg counts as the
-            displacement it made, divided by ``inner_lr``.
+            displacement it made, divided by ``inner_lr``. Or a :class:`~domainwise.meta.round.Plain` step, which has
+            no state; a leg is then the sum of its gradients, as without ``inner``.
         shuffle: visit the legs in random order.
         generator: where that order comes from; None makes one, seeded from ``torch.initial_seed()``.
         module: the network, if its buffers (batch-norm statistics) need more care than being left as they are.
@@ -62,6 +66,7 @@ class MetaOptimizer:
         group: the process group to share with; None is the default one.
         size: how many samples a batch has, for the average over the ranks; None is the length of its first tensor. A
             batch with 0 takes part without a forward pass.
+        return_after: go back to the starting point after every so many legs; None walks through all of them.
 
     Gradients come from ``torch.autograd.grad``: hooks of ``register_hook`` see each of them, those of
     ``register_post_accumulate_grad_hook`` are never called, and a warning says so.
@@ -74,7 +79,7 @@ class MetaOptimizer:
         *,
         inner_lr: float,
         inner_steps: int = 1,
-        inner: InnerFactory | None = None,
+        inner: InnerFactory | Plain | None = None,
         shuffle: bool = True,
         generator: torch.Generator | None = None,
         module: nn.Module | None = None,
@@ -83,10 +88,12 @@ class MetaOptimizer:
         sync: Literal["auto", "leg", "none"] = "auto",
         group: ProcessGroup | None = None,
         size: Callable[[Any], float] | None = None,
+        return_after: int | None = None,
     ) -> None:
         check_outer(outer)
         check_kinds(combine, inner, shuffle, generator, module, check)
         check_settings(inner_lr, inner_steps, inner, module, buffers, sync, size)
+        check_return(return_after, inner)
         self.outer = outer
         self.inner: Optimizer | None = None  # made by the first round
         self.combine: Combine = arithmetic() if combine is None else combine
@@ -95,7 +102,9 @@ class MetaOptimizer:
         self.shuffle = shuffle
         self.generator = _generator_of_its_own() if generator is None else generator
         self.check = check
-        self._inner_factory = inner
+        self._plain = inner if isinstance(inner, Plain) else Plain()
+        self._inner_factory = None if isinstance(inner, Plain) else inner
+        self._return_after = return_after
         self._module = module
         self._buffers = buffers
         self._sync = sync
@@ -103,27 +112,28 @@ class MetaOptimizer:
         self._size = size
         self._ranks: Ranks | None = None  # made by the first round that is shared
 
-    def step(self, loss: Callable[[Batch], Tensor], legs: Sequence[Any]) -> Tensor:
-        """One round: :meth:`gradient`, then the outer optimizer's own step."""
-        losses = self.gradient(loss, legs)
+    def step(self, loss: Loss[Batch], legs: Sequence[Any], *, order: Sequence[int] | None = None) -> Tensor:
+        """Take one round: :meth:`gradient`, then the outer optimizer's own step."""
+        losses = self.gradient(loss, legs, order=order)
         self.outer.step()
         torch.clear_autocast_cache()
         return losses
 
-    def gradient(self, loss: Callable[[Batch], Tensor], legs: Sequence[Any]) -> Tensor:
+    def gradient(self, loss: Loss[Batch], legs: Sequence[Any], *, order: Sequence[int] | None = None) -> Tensor:
         """Walk, go back, and leave the combined direction in ``.grad`` (whatever was there is replaced).
 
-        Returns the loss met on arriving at each leg, in the order the legs were given, on their device.
+        ``order`` says which leg to visit first, second, ...; None takes what :meth:`order` draws. A CUDA graph needs
+        it drawn before. Returns the loss met on arriving at each leg, on their device, in the order they were given.
         """
         with self._company() as ranks, self._order_kept_on_error():
             check_round(self.outer, legs)
             legs = self._deal(legs)
-            drawn = self.order(len(legs))
+            wanted = self.order(len(legs)) if order is None else check_order(order, len(legs))
             params = self._walking()
             ranks.meet(params, legs, self.inner_lr, self._module)
-            order = ranks.ordered(drawn)
-            met = self._walk(loss, legs, order, params, ranks)
-        return torch.stack([met[order.index(i)] for i in range(len(legs))])
+            visits = ranks.ordered(wanted)
+            met = self._walk(loss, legs, visits, params, ranks)
+        return torch.stack([met[visits.index(i)] for i in range(len(legs))])
 
     def order(self, n: int) -> list[int]:
         """Draw the order of the next round's visits: the only randomness of a round, and on the host."""
@@ -134,9 +144,9 @@ class MetaOptimizer:
 
     def _walk(
         self,
-        loss: Callable[[Batch], Tensor],
+        loss: Loss[Batch],
         legs: Sequence[Sequence[Batch]],
-        order: Sequence[int],
+        visits: Sequence[int],
         params: list[nn.Parameter],
         ranks: Alone,
     ) -> list[Tensor]:
@@ -146,18 +156,22 @@ class MetaOptimizer:
         buffers = Buffers(self._module, self._buffers)
         met: list[Tensor] = []
         moves = inner is not None or self.inner_lr != 0
+        away = self._return_after or len(legs)  # legs from one start to the next return
         with Rewind(params, self._held(), inner, buffers, moves) as home:
             mover = (
-                Descent(params, self.inner_lr, total)
+                Descent(params, self.inner_lr, total, self._plain)
                 if inner is None
                 else Stateful(params, inner, self.inner_lr, home.start, total)
             )
-            for i, leg in enumerate(order):
+            for i, leg in enumerate(visits):
+                if i and i % away == 0:
+                    home.go_back()
+                before_return = (i + 1) % away == 0 or i + 1 == len(legs)
                 for k, batch in enumerate(legs[leg]):
                     value, gradients = ranks.mean(batch, partial(self._slope, loss, batch, leg, params))
                     if k == 0:
                         met.append(value)
-                    mover.step(i, gradients, final=i == len(legs) - 1 and k == len(legs[leg]) - 1)
+                    mover.step(i, gradients, final=before_return and k == len(legs[leg]) - 1)
                     del value, gradients  # so that the next forward pass does not find them in memory
                     torch.clear_autocast_cache()  # low-precision copies of weights that have just moved
                 mover.leave_leg(i)
@@ -168,9 +182,7 @@ class MetaOptimizer:
         ranks.follow(self._module)
         return met
 
-    def _slope(
-        self, loss: Callable[[Batch], Tensor], batch: Batch, leg: int, params: list[nn.Parameter]
-    ) -> tuple[Tensor, Gradients]:
+    def _slope(self, loss: Loss[Batch], batch: Batch, leg: int, params: list[nn.Parameter]) -> tuple[Tensor, Gradients]:
         value = one_number(loss(batch))
         if self.check and not math.isfinite(value.item()):
             raise FloatingPointError(

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from domainwise.errors import InputError, is_number, is_whole, require, warn
 from domainwise.meta.combine import MAKERS, Weighted
+from domainwise.meta.round import Plain
 
 NO_FP16 = (
     "a walk cannot be scaled by a GradScaler: its steps would be taken in scaled gradients. "
@@ -107,6 +108,24 @@ def check_settings(
         raise InputError(f'sync must be "auto", "leg" or "none", got {sync!r}')
     if size is not None and not callable(size):
         raise InputError(f"size must be a function from a batch to its number of samples, got {size!r}")
+
+
+def check_return(return_after: Any, inner: object) -> None:
+    if return_after is None:
+        return
+    if not is_whole(return_after) or return_after < 1:
+        raise InputError(f"return_after must be a whole number from 1 up, or None, got {return_after!r}")
+    if inner is not None and not isinstance(inner, Plain):
+        raise InputError(
+            "return_after takes steps without a memory: an inner optimizer remembers what happened before the return"
+        )
+
+
+def check_order(order: Sequence[int], legs: int) -> list[int]:
+    visits = [int(leg) for leg in order]
+    if sorted(visits) != list(range(legs)):
+        raise InputError(f"the order of a walk must name each of its {legs} legs once, got {visits}")
+    return visits
 
 
 def check_kinds(combine: Any, inner: object, shuffle: object, generator: object, module: object, check: object) -> None:

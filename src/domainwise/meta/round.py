@@ -1,4 +1,4 @@
-"""The parts of one round: where it started, how a step moves, what the legs add up to, what happens to buffers."""
+"""Parts of one round: return to the start, steps on a leg, the sum of the legs, and the network's buffers."""
 
 from __future__ import annotations
 
@@ -44,10 +44,7 @@ class Rewind:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.moves:
-            with torch.no_grad():
-                torch._foreach_copy_(tuple(self.params), self.start)
-        torch.clear_autocast_cache()
+        self.go_back()
         if kind is None:
             self.buffers.finish()
             return
@@ -57,6 +54,13 @@ class Rewind:
             self.inner.state.clear()
             self.inner.state.update(self.state)
         self.buffers.restore()
+
+    @torch.no_grad()
+    def go_back(self) -> None:
+        """Give the parameters the values they had at the start."""
+        if self.moves:
+            torch._foreach_copy_(tuple(self.params), self.start)
+        torch.clear_autocast_cache()
 
 
 def _copied(state: dict[str, object]) -> dict[str, object]:
@@ -192,20 +196,28 @@ def laid_out(gradients: Gradients, params: list[nn.Parameter]) -> list[Tensor | 
     return result
 
 
-class Descent:
-    """Plain gradient descent: a leg is the sum of its raw gradients, exact, and nothing is kept between rounds."""
+class Plain:
+    """A plain gradient step; a subclass is another step that keeps nothing from one to the next."""
 
-    def __init__(self, params: list[nn.Parameter], lr: float, total: Total) -> None:
-        self.params, self.lr, self.total = params, lr, total
+    def __call__(self, params: list[Tensor], gradients: list[Tensor], lr: float) -> None:
+        """Move the parameters in place."""
+        torch._foreach_add_(params, gradients, alpha=-lr)
+
+
+class Descent:
+    """Steps without a memory: a leg is the sum of its raw gradients, exact, and nothing is kept between rounds."""
+
+    def __init__(self, params: list[nn.Parameter], lr: float, total: Total, plain: Plain) -> None:
+        self.params, self.lr, self.total, self.plain = params, lr, total, plain
 
     @torch.no_grad()
     def step(self, i: int, gradients: Gradients, final: bool) -> None:
         self.total.add(i, gradients)
-        # Nobody looks at the very end of the walk: its gradients are already taken.
+        # Nobody looks at the very end of a walk: its gradients are already taken.
         if self.lr != 0 and not final:
             used = [(p, g) for p, g in zip(self.params, gradients, strict=True) if g is not None]
             if used:
-                torch._foreach_add_([p for p, _ in used], [g for _, g in used], alpha=-self.lr)
+                self.plain([p for p, _ in used], [g for _, g in used], self.lr)
 
     def leave_leg(self, i: int) -> None:
         pass

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from domainwise.algorithms._bases import advice
 from domainwise.experiment.trial import Trial
 from domainwise.saved_models.saved import algorithm_of
 
@@ -72,7 +73,7 @@ class Losses:
         legs = [int(name.removeprefix("leg")) for name in bad if name.startswith("leg")]
         domain = f' (domain "{self.sources[legs[0]]}")' if legs and not algorithm.pooled else ""
         where = f" on leg {legs[0]}{domain}" if legs else ""
-        return f"the loss stopped being finite at step {step}{where}: try {algorithm.advice()}"
+        return f"the loss stopped being finite at step {step}{where}: try {advice(algorithm)}"
 
 
 class Sent:

@@ -1,22 +1,79 @@
-"""What the algorithms that walk share: the ablation switches of the paper, as fields."""
+"""The two bases of algorithms with something in common: a penalty beside the cross-entropy, and a walk."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from domainwise.algorithms._algorithm import Algorithm
 from domainwise.algorithms._hyper import hyper, log10
 from domainwise.errors import InputError
 from domainwise.experiment.trial import INNER_LR
+from domainwise.losses import Batch, apart, joined
 from domainwise.meta.combine import Weighted, constant
 from domainwise.meta.optimizer import InnerFactory, MetaOptimizer
+from domainwise.networks.network import Network
 
 DIVERGED = "1 of 8 runs at 0.03 and 2 of 4 at 0.05"  # plain gradient descent on the walk, outer Adam at 5e-5
+
+
+class Terms(NamedTuple):
+    """The two parts of a loss, ``risk + weight * penalty``."""
+
+    risk: Tensor
+    penalty: Tensor
+    weight: float = 1.0
+    noted: Tensor | None = None  # for an algorithm with a memory: what to keep of this update
+
+    @property
+    def loss(self) -> Tensor:
+        return self.risk if self.weight == 0 else self.risk + self.weight * self.penalty
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Penalized(Algorithm):
+    """Base of algorithms that add a penalty to the risk: override :meth:`terms` in place of ``loss``."""
+
+    def terms(self, batches: Sequence[Batch]) -> Terms:
+        """Return the two terms of the loss, without changing anything."""
+        raise NotImplementedError(f"{type(self).__name__} must say what the terms of its loss are")
+
+    def loss(self, batches: Sequence[Batch]) -> Tensor:
+        return self.terms(batches).loss
+
+    def step(self, batches: Sequence[Any]) -> dict[str, Tensor]:
+        met: list[Terms] = []
+
+        def loss(leg: Sequence[Batch]) -> Tensor:
+            terms = self.terms(leg)
+            met.append(terms._replace(risk=terms.risk.detach(), penalty=terms.penalty.detach()))
+            return terms.loss
+
+        losses = self.optimizer.step(loss, self.legs(batches), order=[0])
+        (terms,) = met  # all domains are one leg
+        self.remember(terms)
+        return {"loss": losses.mean(), "penalty": terms.penalty}
+
+    def remember(self, terms: Terms) -> None:
+        """Update the memory with what was noted, after the step."""
+
+
+def at_head(net: Network, batches: Sequence[Batch]) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the inputs and the outputs of a linear head, one of each per domain.
+
+    Where the head has a bias, a one is appended to its inputs: then the head is a single matrix, and its gradients and
+    Hessians are products of these two.
+    """
+    features = net.features(joined(batches)[0])
+    logits = net.logits(features)
+    if net.head.bias is not None:
+        features = torch.cat([features, features.new_ones(len(features), 1)], 1)
+    return apart(features, batches), apart(logits, batches)
 
 
 def _without_lr(walk: Any) -> str:
@@ -26,7 +83,10 @@ def _without_lr(walk: Any) -> str:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Walk(Algorithm):
-    """One leg per domain; what differs between the algorithms is how the legs are weighted."""
+    """Base of algorithms that walk, one leg per domain: they differ in the weights of the legs.
+
+    Its fields are the ablations of the paper.
+    """
 
     lr: float = hyper(5e-5, above=0, idle=_without_lr)
     inner: str = hyper("sgd", choices=("sgd", "momentum", "adam"))
@@ -65,12 +125,8 @@ class Walk(Algorithm):
         return INNER_LR.get(self.inner, self.lr)
 
     def weights(self) -> Weighted:
-        """How much each leg counts; here all the same, which heads for the end of the walk."""
+        """Return how much each leg counts; here all the same, which heads for the end of the walk."""
         return constant()
-
-    def visits(self, n: int) -> list[int]:
-        drawn: list[int] = torch.randperm(n, generator=self.order).tolist()
-        return drawn if self.shuffle else list(range(n))
 
     def legs(self, batches: Sequence[Any]) -> Sequence[Any]:
         if self.inner_steps == 1:
@@ -87,16 +143,11 @@ class Walk(Algorithm):
             inner_lr=self.alpha,
             inner_steps=self.inner_steps,
             inner=self._inner(),
-            shuffle=False,  # the minibatches come in the order of the visits
+            shuffle=self.shuffle,
             generator=self.order,
             module=None if self.buffers == "end" else self.net,
             buffers=self.buffers,  # type: ignore[arg-type]  # checked against the choices
         )
-
-    def advice(self) -> str:
-        if self.inner != "sgd":
-            return f"a smaller inner_lr than {self.alpha:g}"
-        return f"a smaller inner_lr than {self.alpha:g} (a pretrained ResNet-50 on PACS diverged in {DIVERGED})"
 
     def _inner(self) -> InnerFactory | None:
         # Interpolation has no outer optimizer to decay the weights, so the walk does it.
@@ -106,3 +157,11 @@ class Walk(Algorithm):
         if self.inner == "momentum":
             return partial(torch.optim.SGD, momentum=0.9, weight_decay=decay)
         return partial(torch.optim.SGD, weight_decay=decay) if decay else None
+
+
+def advice(algorithm: Algorithm) -> str:
+    """Say what to try when the loss diverges, to follow the word "try"."""
+    if not isinstance(algorithm, Walk):
+        return f"a smaller lr than {algorithm.lr:g}"
+    known = f" (a pretrained ResNet-50 on PACS diverged in {DIVERGED})" if algorithm.inner == "sgd" else ""
+    return f"a smaller inner_lr than {algorithm.alpha:g}{known}"
