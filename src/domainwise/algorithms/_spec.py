@@ -16,7 +16,7 @@ from typing import Any
 from domainwise.algorithms._algorithm import Algorithm
 from domainwise.algorithms._hyper import hypers, written
 from domainwise.errors import InputError, closest, require
-from domainwise.experiment.separating import separated
+from domainwise.experiment.trial import separated
 from domainwise.user_files import module_of, source_of
 
 _SHAPE = re.compile(r"(?:(?P<file>.+\.py):)?(?P<name>\w+)\s*(?:\((?P<settings>.*)\))?", re.DOTALL)

@@ -12,7 +12,7 @@ from domainwise.averaging._base import Averager
 from domainwise.averaging._running import EMA, MA, SWA
 from domainwise.averaging._swad import SWAD
 from domainwise.errors import InputError, closest
-from domainwise.experiment.separating import separated
+from domainwise.experiment.trial import separated
 
 _KINDS: dict[str, type[Averager]] = {"swad": SWAD, "swa": SWA, "ema": EMA, "ma": MA}
 _SHAPE = re.compile(r"(?P<name>\w+)\s*(?:\((?P<settings>.*)\))?", re.DOTALL)

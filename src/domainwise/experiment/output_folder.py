@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,17 +12,21 @@ from typing import TYPE_CHECKING, Any
 from domainwise._version import __version__
 from domainwise.errors import InputError, warn
 from domainwise.experiment import integrity
-from domainwise.experiment.faults import FULL, NOT_THE_TRIALS_FAULT
 from domainwise.experiment.records import Journal, Result, publish
 from domainwise.experiment.results import DAMAGED, homes, result_in, trial_in
-from domainwise.experiment.separating import separated
-from domainwise.experiment.trial import Trial
+from domainwise.experiment.trial import Trial, separated
 from domainwise.files import ABSENT, LOCK, NotAFile, content_of, locked, make_folder
 
 if TYPE_CHECKING:
     from domainwise.data.domains import Domains
 
 MARK = "domainwise.json"
+# A disk that is full, cannot be written to or has failed, too little memory, and a `watch` nobody listens to: the trial
+# can go on later.
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+SCARCE = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+NOT_THE_TRIALS_FAULT = {*FULL, *SCARCE, errno.EIO, getattr(errno, "ESTALE", errno.EIO), errno.EPIPE}
+NO_MEMORY = "DefaultCPUAllocator"  # torch's error for memory of the computer is a RuntimeError with this in it
 FAULTS = {*NOT_THE_TRIALS_FAULT, errno.EACCES} - {errno.EPIPE}
 
 
@@ -177,3 +182,32 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
     integrity.make_way(folder / LOCK)
     with locked(folder / LOCK, waiting=lambda: None):
         yield
+
+
+def of_the_machine(error: BaseException | None) -> OSError | None:
+    """The machine's own error, also where a library, such as the compiler, has made another error of it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, OSError) and error.errno in NOT_THE_TRIALS_FAULT:
+            return error
+        if isinstance(error, MemoryError) or NO_MEMORY in str(error):
+            return OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        seen.add(id(error))
+        error = getattr(error, "inner_exception", None) or error.__cause__ or error.__context__
+    return None
+
+
+def sentence(folder: Path, error: OSError | MemoryError) -> str:
+    """Say what the machine has against a trial, and how to go on."""
+    number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno
+    reason = os.strerror(number) if number else str(error)
+    if number in SCARCE:
+        return (
+            f"this machine has too little for the trial in {folder}: {reason}. What was saved there stays: with fewer "
+            "at once (--processes, --per-gpu), or on a larger machine, the same command goes on from it"
+        )
+    what = "write to" if number in FULL else "read or write in"
+    return (
+        f"cannot {what} {folder}: {reason}. What was saved there stays: when that has been put right, the same command "
+        "goes on from it"
+    )

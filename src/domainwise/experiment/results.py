@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from domainwise.errors import warn
 from domainwise.experiment import integrity, records
-from domainwise.experiment.plausible import are_counts, is_number, is_record, is_share, is_whole
+from domainwise.experiment.integrity import are_counts, is_number, is_record, is_share, is_whole
 from domainwise.experiment.trial import SEARCHED, Trial
 
 

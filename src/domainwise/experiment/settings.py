@@ -111,26 +111,27 @@ def check(values: Mapping[str, Any]) -> None:
             raise InputError(f'{name} must be one of {", ".join(CHOICES[name])}, got "{value}"')
 
 
+_DOMAINBED: dict[str, Any] = {
+    "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
+    "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "augmented",
+    "batch": 32, "balanced": False, "steps": 5001, "evaluate_every": 300, "select_every": 300, "holdout": 0.2,
+    "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
+}  # fmt: skip
+# A network chosen by hand brings what it needs: a backbone starts pretrained, sees 224 pixels and takes small steps.
+BACKBONE = {
+    name: _DOMAINBED[name]
+    for name in ("weights", "freeze_batch_norm", "input_size", "train_size", "augment", "lr")
+}  # fmt: skip
+UNTRAINED = {"weights": "none", "freeze_batch_norm": False, "augment": "none", "lr": 1e-3}
+
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
-        "network": "small", "weights": "none", "freeze_batch_norm": False, "dropout": 0.0,
-        "input_size": 64, "train_size": 64, "augment": "none", "validation": "plain",
-        "batch": 32, "balanced": False, "steps": 300, "evaluate_every": 30, "select_every": 30, "holdout": 0.2,
-        "test": "main", "selection": "validation", "precision": "fp32", "lr": 1e-3, "weight_decay": 0.0,
+        **_DOMAINBED, **UNTRAINED, "network": "small", "input_size": 64, "train_size": 64, "validation": "plain",
+        "steps": 300, "evaluate_every": 30, "select_every": 30, "precision": "fp32",
     },
-    "domainbed": {
-        "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
-        "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "augmented",
-        "batch": 32, "balanced": False, "steps": 5001, "evaluate_every": 300, "select_every": 300, "holdout": 0.2,
-        "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
-    },
+    "domainbed": _DOMAINBED,
     # The model without averaging is still selected on domainbed's grid of evaluations.
-    "swad": {
-        "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
-        "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "plain",
-        "batch": 32, "balanced": False, "steps": 5001, "evaluate_every": 100, "select_every": 300, "holdout": 0.2,
-        "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
-    },
+    "swad": {**_DOMAINBED, "validation": "plain", "evaluate_every": 100},
 }  # fmt: skip
 
 TITLES = {
@@ -139,21 +140,10 @@ TITLES = {
     "swad": "the protocol of SWAD: plain validation images, evaluated more often",
 }
 
-# A network chosen by hand brings what it needs: a backbone starts pretrained, sees 224 pixels and takes small steps.
-BACKBONE = {
-    "weights": "pretrained", "freeze_batch_norm": True, "input_size": 224, "train_size": 256, "augment": "domainbed",
-    "lr": 5e-5,
-}  # fmt: skip
-UNTRAINED = {"weights": "none", "freeze_batch_norm": False, "augment": "none", "lr": 1e-3}
-
 _SMALL_IMAGES = {
-    **UNTRAINED,
-    "input_size": 28,
-    "train_size": 28,
-    "network": "mnist",
-    "batch": 64,
-    "validation": "plain",
-}
+    **UNTRAINED, "input_size": 28, "train_size": 28, "network": "mnist", "batch": 64, "validation": "plain",
+}  # fmt: skip
+_DIGITS = {**_SMALL_IMAGES, "input_size": 16, "train_size": 16, "network": "small"}
 BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
     "quick": {
         "digits": {"input_size": 16, "train_size": 16},
@@ -161,13 +151,13 @@ BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
         "colored_mnist": {"input_size": 28, "train_size": 28},
     },
     "domainbed": {
-        "digits": {**_SMALL_IMAGES, "input_size": 16, "train_size": 16, "network": "small"},
+        "digits": _DIGITS,
         "rotated_mnist": {**_SMALL_IMAGES, "evaluate_every": 100, "select_every": 100},
         "colored_mnist": {**_SMALL_IMAGES, "evaluate_every": 100, "select_every": 100},
         "domainnet": {"evaluate_every": 1000, "select_every": 1000},
     },
     "swad": {
-        "digits": {**_SMALL_IMAGES, "input_size": 16, "train_size": 16, "network": "small"},
+        "digits": _DIGITS,
         "rotated_mnist": _SMALL_IMAGES,
         "colored_mnist": _SMALL_IMAGES,
         "vlcs": {"evaluate_every": 50},

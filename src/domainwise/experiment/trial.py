@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from domainwise.experiment.separating import separated
-
 SEARCHED = ("batch", "dropout")  # settings beside hyperparameters that a random search draws
 INNER_LR = {"sgd": 1e-2, "momentum": 1e-3}  # of a walk, where it is left open; adam's is the outer lr
 Value = float | int | str | bool | None
@@ -100,3 +98,15 @@ _CANONICAL = json.JSONEncoder(sort_keys=True)  # made once: there may be ten tho
 _DETERMINING = {f.name for f in fields(Trial) if f.compare}
 _TYPES = {"str": str, "int": int, "float": (int, float), "bool": bool, "tuple[str, ...]": tuple}
 _KINDS: dict[str, Any] = {f.name: _TYPES.get(str(f.type), Mapping) for f in fields(Trial) if "|" not in str(f.type)}
+
+
+def separated(text: str) -> list[str]:
+    """Split a text such as ``erm,arith(inner_steps=3)`` at the commas that are outside brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]

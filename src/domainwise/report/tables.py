@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from domainwise.experiment.results import Outcome
-from domainwise.experiment.separating import separated
+from domainwise.experiment.trial import separated
 from domainwise.report.formats import Cell, Row, Table, marked
 from domainwise.report.grid import Grid, Group, accuracy, arrange, label, losses, most_seeds, tabled, target
 from domainwise.report.statistics import about_errors, standard_error

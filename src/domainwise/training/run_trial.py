@@ -15,9 +15,8 @@ import torch
 from domainwise.acceleration.device_lock import on_device
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
-from domainwise.experiment.faults import of_the_machine, sentence
 from domainwise.experiment.integrity import Damaged, Unreadable, read, sealed
-from domainwise.experiment.output_folder import serves
+from domainwise.experiment.output_folder import of_the_machine, sentence, serves
 from domainwise.experiment.records import Event, Journal, Result, publish, publish_once
 from domainwise.experiment.results import DAMAGED, result_in
 from domainwise.experiment.selection import validation
