@@ -139,7 +139,7 @@ def _fingerprint(text: str) -> str:
 
 def test_other_folders_beside_the_domains_are_left_out_with_a_sentence(tmp_path: Path) -> None:
     pacs(tmp_path, (*PACS, "splits"))
-    assert '1 folder(s) are none of its domains and are left out: "splits"' in found(f"pacs={tmp_path}").oddities
+    assert '1 folder(s) are not among its domains and are left out: "splits"' in found(f"pacs={tmp_path}").oddities
     assert len(found(f"pacs={tmp_path}").domains) == 4
 
 
@@ -182,8 +182,8 @@ def test_numbers_are_compared_with_the_nearest_version_that_was_published() -> N
     [
         ("pacs", "pacs is not embedded: say where it lies, --data pacs=DIR"),
         ("PACS=", "pacs is not embedded: say where it lies, --data pacs=DIR"),
-        ("paks=DIR", '"paks" is no benchmark that is read from a folder: did you mean pacs?'),
-        ("digits=DIR", '"digits" is no benchmark that is read from a folder'),
+        ("paks=DIR", '"paks" is not a benchmark that is read from a folder: did you mean pacs?'),
+        ("digits=DIR", '"digits" is not a benchmark that is read from a folder'),
         ("", "no data: give a folder of domain folders, a manifest"),
         ("/no/where=3", '"/no/where=3" is neither a file nor a folder nor embedded data'),
         ("x" * 5000, "File name too long"),

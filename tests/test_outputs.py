@@ -22,7 +22,7 @@ from PIL import Image
 import domainwise as dw
 from domainwise import InputError
 from domainwise.api import prepare
-from domainwise.data.domains import domains
+from domainwise.data.sources.arrays import domains
 from domainwise.data.sources.digits import digits
 from domainwise.errors import defused, legible
 from domainwise.experiment.results import outcomes

@@ -9,7 +9,8 @@ from domainwise._version import __version__
 
 if TYPE_CHECKING:
     from domainwise.api import Results as Results, compare as compare, fit as fit
-    from domainwise.data.domains import Domains as Domains, domains as domains
+    from domainwise.data.domains import Domains as Domains
+    from domainwise.data.sources.arrays import domains as domains
     from domainwise.data.sources.digits import digits as digits
     from domainwise.data.sources.folders import folders as folders
     from domainwise.errors import InputError as InputError
@@ -42,7 +43,7 @@ _HOME = {
     "fit": "api",
     "Results": "api",
     "Domains": "data.domains",
-    "domains": "data.domains",
+    "domains": "data.sources.arrays",
     "folders": "data.sources.folders",
     "digits": "data.sources.digits",
     "InputError": "errors",

@@ -207,7 +207,7 @@ def test_algorithms_are_listed_with_their_hyperparameters(domainwise) -> None:
         (compare("--algorithms", "arith(inner_lr=-1)"), "inner_lr must be 0 or more"),
         (compare("--set", "inner_lr"), "write --set NAME=VALUE"),
         (compare("--set", "iner_lr=1"), 'has a hyperparameter "iner_lr"'),
-        (compare("--targets", "76"), '"76" is no domain of digits: did you mean 75'),
+        (compare("--targets", "76"), '"76" is not a domain of digits: did you mean 75'),
         (compare("--data", "nowhere"), "nowhere"),
         (compare("--device", "cuda:99"), "use the device cpu"),
         (compare("--device", "abacus"), '"abacus" is no device'),

@@ -48,7 +48,7 @@ SHORT = ["--data", "digits", "--targets", "75", "--seeds", 1, "--dry-run"]
         (["--seeds", "0-9999", "--targets", "pairs"], "trials, and the most are 100,000"),
         (["--targets", "75,75"], "target 75 is named more than once"),
         (["--targets", "75+75"], "domain 75 is named more than once"),
-        (["--targets", ""], 'is no domain of digits'),
+        (["--targets", ""], 'is not a domain of digits'),
     ],
 )  # fmt: skip
 def test_a_comparison_is_refused(domainwise, options: list[Any], sentence: str) -> None:
@@ -179,7 +179,7 @@ PIXELS = np.zeros((3, 16, 16, 1), np.uint8)
         (PIXELS[:, :0], r"must be uint8 of shape \(N, H, W, 1\), got uint8 of \(3, 0, 16, 1\)"),
         (PIXELS / 255, "must be uint8"),
         (None, "must be uint8"),
-        (torch.zeros(3, 16, 16, 1, requires_grad=True), "the images are no array"),
+        (torch.zeros(3, 16, 16, 1, requires_grad=True), "the images are not an array"),
     ],
 )
 def test_a_model_is_given_images(model: dw.Model, images: Any, sentence: str) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
-from domainwise.data.batches.colour import HUE
+from domainwise.data.batches.pixels import HUE
 from domainwise.errors import InputError
 from domainwise.networks.torchvision_compat import torchvision_ready
 
@@ -190,7 +190,7 @@ def test_what_is_compiled_of_it_can_be_found_again(photos: list[Image.Image]) ->
     params = LEVELS.parameters(2, tuple(images.shape[1:3]), seeded())
     torch.compiler.reset()
     with torch.autocast("cpu", torch.bfloat16):
-        found = LEVELS.applied(torch.compile(LEVELS.pixels, backend=kept, dynamic=False), images, params)
+        found = LEVELS.apply_with(torch.compile(LEVELS.pixels, backend=kept, dynamic=False), images, params)
     assert torch.equal(found, LEVELS.apply(images, params))
     assert len(graphs) == 1
     assert not [node for node in graphs[0].nodes if "autocast" in str(node.target)]
@@ -218,7 +218,7 @@ def test_a_captured_graph_augments_as_eager_code_does(photos: list[Image.Image])
 @pytest.mark.parametrize(
     ("mistake", "sentence"),
     [
-        (lambda: augmentation("domainbad"), '"domainbad" is no augmentation: did you mean domainbed?'),
+        (lambda: augmentation("domainbad"), '"domainbad" is not an augmentation: did you mean domainbed?'),
         (lambda: augmentation("flip", out=0), "1 pixel or more, got 0"),
         (lambda: LEVELS(torch.zeros(2, 8, 8, 3), seeded()), "must be uint8 of shape .* got torch.float32"),
         (lambda: LEVELS.plain(torch.zeros(8, 8, 3, dtype=torch.uint8)), r"must be uint8 of shape \(N, H, W, C\)"),

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from domainwise.data.batches.augment import Params
-from domainwise.data.batches.colour import CONTRAST, HUE, grey, hue, jitter
+from domainwise.data.batches.pixels import CONTRAST, HUE, grey, hue, jitter
 from domainwise.networks.torchvision_compat import torchvision_ready
 
 torchvision_ready()

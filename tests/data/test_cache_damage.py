@@ -13,7 +13,7 @@ import pytest
 from made_images import noisy_folder
 from test_cache import cache, only_entry, opened, root, same
 
-from domainwise.data.decoded import array_files as storage, blocks
+from domainwise.data.decoded import array_files
 from domainwise.data.decoded.cache_entries import clear, damage, entries
 from domainwise.data.sources.open import open_data
 from domainwise.errors import InputError
@@ -39,7 +39,7 @@ def flipped(file: Path, place: int) -> None:
 def test_one_bit_anywhere_in_an_entry_is_noticed_and_it_is_made_anew(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, name: str, where: float
 ) -> None:
-    monkeypatch.setattr(blocks, "BLOCK", 10_000)
+    monkeypatch.setattr(array_files, "BLOCK", 10_000)
     root = noisy_folder(tmp_path / "data", ((40, 40), (50, 30)))
     open_data(str(root), train_size=96, eval_size=64, cache=cache)
     file = only_entry(cache) / f"{name}.npy"
@@ -56,14 +56,14 @@ def test_one_bit_anywhere_in_an_entry_is_noticed_and_it_is_made_anew(
 def test_a_large_entry_is_read_to_its_end_once_after_each_start_of_a_machine_or_change(
     root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "ALWAYS", 0)
+    monkeypatch.setattr(array_files, "ALWAYS", 0)
     read: list[str] = []
-    usual = blocks.changed
-    monkeypatch.setattr(storage, "changed", lambda file, about: read.append(file.name) or usual(file, about))
+    usual = array_files.first_change
+    monkeypatch.setattr(array_files, "first_change", lambda file, about: read.append(file.name) or usual(file, about))
     opened(root, cache)
     opened(root, cache)
     assert read == []  # what has just been written has been seen
-    monkeypatch.setattr(blocks, "_boot", lambda: "another")
+    monkeypatch.setattr(array_files, "_boot", lambda: "another")
     opened(root, cache)
     assert sorted(read) == ["evaluation.npy", "images.npy", "labels.npy", "shapes.npy"]
     opened(root, cache)
@@ -116,7 +116,7 @@ def test_what_lies_in_the_place_of_a_file_of_an_entry_is_damage_and_is_made_anew
     before = opened(root, cache)[0]
     (only_entry(cache) / name).unlink()
     instead(only_entry(cache) / name)
-    assert f"{name} is no file" in str(check(cache).findings[0])
+    assert f"{name} is not a file" in str(check(cache).findings[0])
     with pytest.warns(UserWarning, match="the images are decoded anew"):
         assert same(opened(root, cache)[0], before)
     assert damage(only_entry(cache)) is None

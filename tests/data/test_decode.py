@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_images import decode
 from PIL import Image
 
-from domainwise.data.decoded.image import ImageError, decode, pillow_warnings
+from domainwise.data.decoded.image import ImageError, pillow_warnings
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
@@ -108,7 +109,7 @@ def test_an_animation_is_its_first_frame(kind: str) -> None:
         (plain("F", 0.5, "TIFF"), "floating-point numbers of unknown range"),
         (plain("I", 70000, "TIFF"), "beyond 16 bits"),
         (plain("I", -1, "TIFF"), "beyond 16 bits"),
-        (plain("L", 0, "PPM"), "no image of a known kind"),  # Pillow knows it, but it is none of the kinds let in
+        (plain("L", 0, "PPM"), "not an image of a known kind"),  # Pillow knows it, but it is none of the kinds let in
     ],
 )
 def test_pixels_that_cannot_be_interpreted_are_refused_with_the_reason(content: bytes, reason: str) -> None:

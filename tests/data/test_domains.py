@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from domainwise import fit
-from domainwise.data.domains import Domain, Domains, domains
+from domainwise.data.domains import Domain, Domains
+from domainwise.data.sources.arrays import domains
 from domainwise.errors import InputError
 
 
@@ -50,7 +51,7 @@ def test_whole_numbers_of_any_type_are_labels() -> None:
 
 def test_asking_for_an_unknown_domain_names_the_nearest_one() -> None:
     data = domains({name: (images(2), [0, 1]) for name in ("sketch", "photo")}, name="pictures")
-    with pytest.raises(InputError, match=r'"sketsh" is no domain of pictures: did you mean sketch\?'):
+    with pytest.raises(InputError, match=r'"sketsh" is not a domain of pictures: did you mean sketch\?'):
         data["sketsh"]
 
 
@@ -178,7 +179,7 @@ def test_images_that_run_backwards_train_like_their_copies(turned: Any, tmp_path
         ({**SOUND, "a": (images(),)}, r'domain "a" is given as \(images, labels\)'),
         ({**SOUND, None: SOUND["a"]}, "the name of a domain must be a text"),
         ({**SOUND, " ": SOUND["a"]}, "the name of a domain must be a text"),
-        ({**SOUND, "a": (torch.zeros(4, 2, 2, 3, requires_grad=True), [0, 1, 0, 1])}, "are no array: Can't call"),
+        ({**SOUND, "a": (torch.zeros(4, 2, 2, 3, requires_grad=True), [0, 1, 0, 1])}, "are not an array: Can't call"),
         ({name: (images(shape=(0, 2, 3)), [0, 1, 0, 1]) for name in "ab"}, "has no images, or none with pixels"),
         ({**SOUND, "a": (images(), np.array([0, 1, 0, 2**64 - 1], np.uint64))}, "must be a row of whole numbers"),
         ({**SOUND, "a": (images(), [[1], [1, 2]])}, 'the labels of domain "a" differ in shape'),

@@ -138,7 +138,7 @@ def test_images_outside_class_folders_and_empty_folders_are_left_out_with_a_warn
     with pytest.warns(UserWarning, match="data: ") as caught:
         data = folders(root)
     assert [str(warning.message) for warning in caught] == [
-        'data: 1 folder(s) without images are not taken for domains: "splits"',
+        'data: 1 folder(s) without images are not domains: "splits"',
         'data: 2 image(s) outside the class folders are left out: "preview.png", "b/cover.jpg"',
     ]
     assert data.fingerprint == before

@@ -26,7 +26,7 @@ def noise(kind: str) -> bytes:
 
 CORRUPT = {
     "zero bytes": (b"", "it is empty"),
-    "a text": (b"this is not an image", "it is no image of a known kind"),
+    "a text": (b"this is not an image", "it is not an image of a known kind"),
     "a truncated png": (noise("PNG")[:5000], "truncated"),
     "a truncated jpeg": (noise("JPEG")[:2000], "truncated"),
 }

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from domainwise.cli.commands import cache as cache_command
 from domainwise.cli.commands.inspect import inspect
-from domainwise.data.inspect.survey import Survey, survey
+from domainwise.data.inspect import Survey, survey
 from domainwise.data.sources.folders import folders
 from domainwise.data.sources.open import find_source, open_data
 from domainwise.errors import InputError

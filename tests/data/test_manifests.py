@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from made_folders import draw, made
 
-from domainwise.data.arrays import FREE, HOLDOUT, MAIN
-from domainwise.data.domains import Domains
+from domainwise.data.domains import FREE, HOLDOUT, MAIN, Domains
 from domainwise.data.sources.folders import folders
 from domainwise.data.sources.open import open_data
 from domainwise.data.splits import split
@@ -162,7 +161,7 @@ BAD = {
     "an image twice": ([HEADER, *ROWS, "a/./dog/0.png,b,cat"], 'line 6: "a/dog/0.png" is on line 3 already'),
     "one domain": ([HEADER, *ROWS[:2]], "table has only one domain (a)"),
     "a class missing": ([HEADER, *ROWS[:3]], 'domain "b" has no class "dog" (the other domain does)'),
-    "a test split": ([f"{HEADER},split", *(f"{row},test" for row in ROWS)], 'line 2: "test" is no split'),
+    "a test split": ([f"{HEADER},split", *(f"{row},test" for row in ROWS)], 'line 2: "test" is not a split'),
 }  # fmt: skip
 
 
@@ -174,10 +173,10 @@ def test_a_bad_manifest_is_refused_with_the_line(root: Path, lines: list[str], s
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("[{]", "line 1: this is no JSON"),
-        ('[\n{"path": "x"}]', "image 1: this is no object with path, domain and label"),
+        ("[{]", "line 1: this is not JSON"),
+        ('[\n{"path": "x"}]', "image 1: this is not an object with path, domain and label"),
         ("3", "must hold a list of objects"),
-        ("[3]", "image 1: this is no object"),
+        ("[3]", "image 1: this is not an object"),
         ('{"images": {}}', "must hold a list of objects"),
         ("[]", "names no images"),
         ("[" * 100_000, "nested too deeply"),
@@ -200,7 +199,7 @@ def test_another_encoding_is_refused_with_the_line(root: Path) -> None:
 
 
 def test_a_file_that_is_no_manifest_is_refused(root: Path) -> None:
-    assert "is a file, but no manifest (.csv, .tsv, .json)" in refused(draw(root / "x.png"))
+    assert "is a file, but not a manifest (.csv, .tsv, .json)" in refused(draw(root / "x.png"))
 
 
 def test_corrupt_images_can_be_left_out(root: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from domainwise.data.domains import Domains
-from domainwise.data.sources.mnist import read_mnist
+from domainwise.data.sources.digits import read_mnist
 from domainwise.data.sources.open import open_data
 from domainwise.errors import InputError
 

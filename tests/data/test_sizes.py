@@ -8,8 +8,7 @@ import pytest
 from made_images import noise, noisy_folder
 from PIL import Image
 
-from domainwise.data.arrays import Ragged
-from domainwise.data.domains import Domains
+from domainwise.data.domains import Domains, Ragged
 from domainwise.data.sources.open import open_data
 from domainwise.errors import InputError
 
@@ -126,7 +125,7 @@ def test_a_size_below_one_is_refused(tmp_path: Path, sizes: dict[str, int]) -> N
 
 
 def test_more_than_the_machine_has_is_refused_with_the_amount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("domainwise.data.decoded.in_memory.memory", lambda: 1000)
+    monkeypatch.setattr("domainwise.data.decoded.decode_all.memory", lambda: 1000)
     with pytest.raises(InputError, match="4 images of 64 x 64 need 0 GiB of memory: choose a smaller size"):
         open_data(str(noisy_folder(tmp_path / "data")))
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from domainwise.data.arrays import FREE, HOLDOUT, MAIN
+from domainwise.data.domains import FREE, HOLDOUT, MAIN
 from domainwise.data.splits import split
 from domainwise.seeds import seed_hash
 

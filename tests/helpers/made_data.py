@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from domainwise.data.domains import Domains, domains
+from domainwise.data.domains import Domains
+from domainwise.data.sources.arrays import domains
 
 
 def stripes(names: str = "abc", size: int = 30, side: int = 8) -> Domains:

@@ -8,11 +8,18 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from domainwise.data.decoded.image import read_rgb, resized
+
 Shape = tuple[int, int]  # height and width
 
 
 def noise(shape: Shape, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (*shape, 3), np.uint8)
+
+
+def decode(content: bytes, size: int) -> np.ndarray:
+    """The content of an image file as a square."""
+    return resized(read_rgb(content)[0], (size, size))
 
 
 def noisy_folder(root: Path, shapes: Sequence[Shape] = ((8, 8),), domains: Sequence[str] = ("a", "b")) -> Path:

@@ -11,7 +11,8 @@ import numpy as np
 from made_seals import reseal
 
 from domainwise.api import Comparison
-from domainwise.data.domains import Domains, domains
+from domainwise.data.domains import Domains
+from domainwise.data.sources.arrays import domains
 from domainwise.experiment import records, selection as select
 from domainwise.experiment.settings import Settings, resolve
 from domainwise.experiment.trial import Trial

@@ -18,7 +18,8 @@ from sklearn import calibration, metrics
 
 from domainwise.algorithms import create, parse
 from domainwise.data.batches.feed import EVALUATION_BATCH as BATCH, Inputs, Part
-from domainwise.data.domains import Domain, domains
+from domainwise.data.domains import Domain
+from domainwise.data.sources.arrays import domains
 from domainwise.experiment import metrics as counts
 from domainwise.experiment.settings import resolve
 from domainwise.networks.network import build

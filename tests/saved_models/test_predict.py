@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 import torch
 from made_data import image_folder, stripes
+from made_images import decode
 from PIL import Image
 from safetensors.torch import save_file
 
 import domainwise as dw
-from domainwise.data.decoded.image import decode, pillow_warnings
+from domainwise.data.decoded.image import pillow_warnings
 from domainwise.data.sources.digits import digits
 from domainwise.data.sources.folders import images_in
 from domainwise.data.sources.open import open_data
@@ -263,14 +264,14 @@ def test_an_image_that_cannot_be_read_costs_its_own_row_only(
     code, out, err = domainwise("predict", model, tmp_path, good, "--format", "json", "-q")
     assert code == 1
     broken, lost, fine = json.loads(out)
-    assert (broken["class"], broken["problem"]) == (None, "it is no image of a known kind")
+    assert (broken["class"], broken["problem"]) == (None, "it is not an image of a known kind")
     assert (lost["class"], lost["problem"]) == (None, "it is not a regular file, or a link to none")
     assert fine["class"] in ("cat", "dog")
     assert err.startswith("domainwise: 2 of 3 files cannot be read as images, the first of them")
     assert "broken.png" in err
     table = domainwise("predict", model, tmp_path / "broken.png", "-o", "p.csv")
     assert table[0] == 1
-    assert "it is no image of a known kind" in (tmp_path / "p.csv").read_text()
+    assert "it is not an image of a known kind" in (tmp_path / "p.csv").read_text()
 
 
 def test_averaged_weights_are_taken_where_they_were_asked_for_and_others_can_be_chosen(

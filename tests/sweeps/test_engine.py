@@ -227,7 +227,7 @@ def test_seeds_that_cannot_be_are_a_sentence(given: object) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"targets": "nowhere"}, '"nowhere" is no domain of stripes'),
+        ({"targets": "nowhere"}, '"nowhere" is not a domain of stripes'),
         ({"seeds": 0}, "seeds says how many"),
         ({"steps": 0}, "steps must be a whole number from 1 up"),
         ({"algorithms": ""}, "no algorithm was named"),

@@ -1,25 +1,60 @@
-"""What every other part of the program knows about data: named domains that share their classes."""
+"""Represent a data set as named domains that share their classes, each with arrays of images and labels."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import unicodedata
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.arrays import Fixed, Images as Images, Labels as Labels, Ragged, Shapes
+from domainwise.data.decoded.array_files import COLUMNS, link_arrays, open_arrays, write_about, write_array
 from domainwise.errors import InputError, closest, require
+
+Images = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+Shapes = npt.NDArray[np.int64]  # (N, 2): height and width
+Fixed = npt.NDArray[np.int8]  # (N,): FREE, MAIN or HOLDOUT
+
+FREE, MAIN, HOLDOUT = -1, 0, 1
+CHANNELS = 3  # of images that come from files
+
+
+class Ragged:
+    """RGB images of different sizes, one after the other in a flat array that may be memory-mapped."""
+
+    def __init__(self, pixels: Images, shapes: Shapes) -> None:
+        self.pixels, self.shapes = pixels, shapes
+        self.starts = _starts(shapes)
+        if self.starts[-1] != len(pixels):
+            raise ValueError(f"{len(shapes)} images of {self.starts[-1]} bytes in all are said to be in {len(pixels)}")
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    def __getitem__(self, i: int) -> Images:
+        """Return image i, (h, w, 3), as a view."""
+        i = range(len(self))[i]
+        height, width = self.shapes[i]
+        return self.pixels[self.starts[i] : self.starts[i + 1]].reshape(height, width, CHANNELS)
+
+    def __iter__(self) -> Iterator[Images]:
+        return (self[i] for i in range(len(self)))
+
+
+def _starts(shapes: Shapes) -> Labels:
+    """Where each image of a flat array begins, and at the end where the last one ends."""
+    return np.concatenate([[0], np.cumsum(CHANNELS * shapes.astype(np.int64).prod(1))])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Domain:
+    """One domain: its name, images and labels, and what else is known of each image."""
+
     name: str
     images: Images  # (N, H, W, C), in memory or memory-mapped
     labels: Labels  # (N,), positions in Domains.classes
@@ -35,13 +70,21 @@ class Domain:
     def __repr__(self) -> str:
         return f"<{self.name}: {len(self)} images>"
 
+    @property
+    def pixels(self) -> Images | None:
+        """The flat array of the originals, as it is kept in a file."""
+        return None if self.originals is None else self.originals.pixels
+
 
 OPTIONAL = ("evaluation", "shapes", "originals", "groups", "fixed")
 
 
 @dataclass(frozen=True, eq=False)
 class Domains:
-    """Several domains of one data set. The fingerprint stands for the content, whatever folder it lies in."""
+    """The domains of one data set, with their classes.
+
+    The fingerprint is a hash of the content, which does not depend on the folder that it lies in.
+    """
 
     given_as: ClassVar[str] = "domains, such as dw.folders(DIR), dw.domains({...}) or dw.digits()"
 
@@ -56,16 +99,17 @@ class Domains:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the domains, in order."""
         return tuple(domain.name for domain in self.items)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(H, W, C) of every image."""
+        """Height, width and channels of every image."""
         return self.items[0].images.shape[1:]
 
     @property
     def evaluation_shape(self) -> tuple[int, ...]:
-        """(H, W, C) of every image that is evaluated on."""
+        """Height, width and channels of every image to evaluate on."""
         first = self.items[0]
         return (first.images if first.evaluation is None else first.evaluation).shape[1:]
 
@@ -80,162 +124,81 @@ class Domains:
         for domain in self.items:
             if domain.name == name:
                 return domain
-        raise InputError(f'"{name}" is no domain of {self.name}: {closest(name, self.names)}')
+        raise InputError(f'"{name}" is not a domain of {self.name}: {closest(name, self.names)}')
 
     def save(self, folder: Path) -> None:
-        """Write arrays that :meth:`open` maps instead of reading; those that are mapped already are linked to."""
-        from domainwise.data.decoded.array_files import save
-
-        save(self, folder)
+        """Write arrays that :meth:`open` maps instead of reading; arrays that are mapped already are linked to."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.home is not None and self.home.is_dir():
+            link_arrays(self.home, folder)
+            return
+        checksums = {}
+        for column in COLUMNS:
+            if getattr(self.items[0], column) is not None:
+                checksums[column] = write_array(folder, column, [getattr(domain, column) for domain in self])
+        counts = [[domain.name, len(domain)] for domain in self]
+        facts = {"name": self.name, "classes": [*self.classes], "domains": counts, "fingerprint": self.fingerprint}
+        write_about(folder, checksums, **facts)
 
     @classmethod
     def open(cls, folder: Path) -> Domains:
-        from domainwise.data.decoded.array_files import load
+        """Map the arrays that :meth:`save` wrote to a folder."""
+        facts, arrays = open_arrays(folder)
+        return assemble(facts, arrays, folder)
 
-        return load(folder)
 
+def assemble(facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], home: Path | None = None) -> Domains:
+    """Return domains as slices of arrays that hold all of them.
 
-def domains(
-    arrays: Mapping[str, tuple[Any, Any]], *, name: str = "arrays", classes: Sequence[str] | None = None
-) -> Domains:
-    """Domains from arrays in memory: ``{"name": (images, labels), ...}``.
-
-    Images are uint8, of shape (N, H, W) or (N, H, W, C); labels are whole numbers from 0, the same in every domain.
-    ``classes`` names them; without names every number up to the largest must occur.
+    Args:
+        facts: name, classes, pairs of domains and their numbers of images, and fingerprint.
+        arrays: by column; what belongs to one image stands in one row, but for the pixels of originals.
+        home: the folder that the arrays are mapped from.
     """
-    if not isinstance(arrays, Mapping):
-        raise InputError(f'domains are given as {{"name": (images, labels), ...}}, got {_kind(arrays)}')
-    items = tuple(_domain(name, given) for name, given in arrays.items())
-    if not items:
-        raise InputError("no domains were given")
-    classes = _numbered(items) if classes is None else _named(classes)
-    return Domains(_text("data set", name), tuple(classes), items, fingerprint_of(items, classes))
+    ends = np.cumsum([0, *(count for _, count in facts["domains"])])
+    rows = ((column, array) for column, array in arrays.items() if column != "pixels")
+    parts: dict[str, Sequence[Any]] = {column: np.split(array, ends[1:-1]) for column, array in rows}
+    if "pixels" in arrays:
+        pieces = pairwise(_starts(arrays["shapes"])[ends])
+        originals = (arrays["pixels"][start:end] for start, end in pieces)
+        parts["originals"] = [Ragged(pixels, shapes) for pixels, shapes in zip(originals, parts["shapes"], strict=True)]
+    items = tuple(
+        Domain(name, **{column: part[i] for column, part in parts.items()})
+        for i, (name, _) in enumerate(facts["domains"])
+    )
+    return Domains(facts["name"], tuple(facts["classes"]), items, facts["fingerprint"], home)
 
 
-def _domain(name: object, given: object) -> Domain:
-    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
-        raise InputError(f'domain "{name}" is given as (images, labels), got {_kind(given)}')
-    return Domain(_text("domain", name), _images(str(name), given[0]), _labels(str(name), given[1]))
-
-
-def _text(what: str, name: object) -> str:
-    """Numbers are names too."""
-    if isinstance(name, bool) or not isinstance(name, str | int | np.integer) or not str(name).strip():
-        raise InputError(f"the name of a {what} must be a text that is not empty, got {name!r}")
-    return str(name)
-
-
-def _named(classes: object) -> list[str]:
-    if isinstance(classes, str) or not isinstance(classes, Sequence | np.ndarray):
-        raise InputError(f'classes must be the names of all classes, as in ["cat", "dog"], got {_kind(classes)}')
-    names = [_text("class", name) for name in classes]
-    if twice := [name for name, times in Counter(names).items() if times > 1]:
-        raise InputError(f'class "{twice[0]}" is named more than once')
-    return names
-
-
-def _numbered(items: Sequence[Domain]) -> list[str]:
-    """Names for the labels. A number that no image has is more often a mark, such as 255 for none, than a class."""
-    labels = np.unique(np.concatenate([domain.labels for domain in items]))
-    labels = labels[labels >= 0]  # the others are told of where their domain is looked at
-    if len(labels) and labels[-1] != len(labels) - 1:
-        missing = int(np.flatnonzero(labels != np.arange(len(labels)))[0])
+def require_domains(data: str, names: Sequence[str]) -> None:
+    """Refuse a single domain, and two whose names read the same."""
+    if len(names) < 2:
         raise InputError(
-            f"the labels go up to {labels[-1]}, but only {len(labels)} of them occur, and {missing} does not: number "
-            "the classes from 0 without a gap, or name them all with classes=[...]"
-        )
-    return [str(label) for label in labels]
-
-
-def _kind(given: object) -> str:
-    return f'the text "{given}"' if isinstance(given, str) else f"an object of type {type(given).__name__}"
-
-
-def fingerprint_of(items: Sequence[Domain], classes: Sequence[str]) -> str:
-    """Of the content: names, classes, shapes, pixels and labels."""
-    digest = hashlib.sha256(json.dumps([d.name for d in items] + list(classes)).encode())
-    for domain in items:
-        digest.update(str(domain.images.shape).encode())
-        digest.update(np.ascontiguousarray(domain.images).data)
-        digest.update(np.ascontiguousarray(domain.labels).data)
-    return digest.hexdigest()
-
-
-def _images(name: str, x: Any) -> Images:
-    array = _array(f'the images of domain "{name}"', x)
-    if array.dtype != np.uint8 or array.ndim not in (3, 4):
-        raise InputError(
-            f'the images of domain "{name}" must be uint8 of shape (N, H, W) or (N, H, W, C), '
-            f"got {array.dtype} of shape {array.shape}; floats from 0 to 1 become (255 * x).round().astype('uint8')"
-        )
-    array = array[..., None] if array.ndim == 3 else array
-    _require_channels_last(name, array.shape)
-    # Torch takes none that runs backwards, as x[..., ::-1] does.
-    return array if min(array.strides, default=0) >= 0 else np.ascontiguousarray(array)
-
-
-LARGEST = 2.0**53  # below which a float holds every whole number
-
-
-def _array(what: str, given: Any) -> npt.NDArray[Any]:
-    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
-        raise InputError(f"{what} are partly masked, and nothing here knows of masks: leave these images out")
-    try:
-        return np.asarray(given)
-    except ValueError:
-        raise InputError(f"{what} differ in shape: make them of one") from None
-    except (TypeError, RuntimeError) as error:  # a tensor that is sparse, on a GPU, or part of a graph
-        raise InputError(f"{what} are no array: {error}") from None
-
-
-FEW = 4  # channels that a picture has at most: where one is no higher than that, but wider and deeper, they come first
-
-
-def _require_channels_last(name: str, shape: tuple[int, ...]) -> None:
-    _, height, width, channels = shape
-    many = height < width == channels  # squares of more bands than a picture has
-    if min(width, channels) > FEW and (height <= FEW or many):
-        raise InputError(
-            f'the images of domain "{name}" have shape {shape}, which reads as {height} x {width} pixels of {channels} '
-            "channels: channels come last, (N, H, W, C); x.transpose(0, 2, 3, 1) does that to an array, "
-            "x.permute(0, 2, 3, 1) to a tensor"
-        )
-    if 1 in (height, width):
-        raise InputError(
-            f'the images of domain "{name}" are {height} x {width} pixels, rows of numbers rather than pictures: give '
-            "images of shape (N, H, W) or (N, H, W, C), as in x.reshape(-1, H, W)"
-        )
-
-
-def _labels(name: str, y: Any) -> Labels:
-    array = _array(f'the labels of domain "{name}"', y)
-    whole = array.dtype.kind in "iubf" and bool((np.abs(array.astype(float)) < LARGEST).all())
-    if array.ndim != 1 or not whole or not np.array_equal(array, np.floor(array)):
-        raise InputError(
-            f'the labels of domain "{name}" must be a row of whole numbers, got {array.dtype} {array.shape}'
-        )
-    return array.astype(np.int64)
-
-
-def _validate(data: Domains) -> None:
-    if len(data.items) < 2:
-        raise InputError(
-            f"{data.name} has only one domain ({', '.join(data.names)}): generalizing to an unseen domain needs "
+            f"{data} has only one domain ({', '.join(names)}): generalizing to an unseen domain needs "
             "at least one to train on and one to hold out"
         )
     seen: dict[str, str] = {}
-    for domain in data.items:
-        key = unicodedata.normalize("NFKC", domain.name).casefold()
+    for name in names:
+        key = unicodedata.normalize("NFKC", name).casefold()
         if key in seen:
             # ascii() shows what the eye cannot see: composed against decomposed letters, wide ones, capitals
-            pair = f'"{seen[key]}" and "{domain.name}" ({seen[key]!a} and {domain.name!a})'
-            raise InputError(f"domains {pair} of {data.name} read as the same name: rename one")
-        seen[key] = domain.name
-        _validate_domain(data, domain)
-    present = {int(label) for domain in data.items for label in np.unique(domain.labels)}
+            pair = f'"{seen[key]}" and "{name}" ({seen[key]!a} and {name!a})'
+            raise InputError(f"domains {pair} of {data} read as the same name: rename one")
+        seen[key] = name
+
+
+def require_classes(data: str, present: Collection[str]) -> None:
+    """Refuse a data set whose images all belong to one class."""
     if len(present) < 2:
-        only = f'"{data.classes[present.pop()]}"' if present else "none"
-        raise InputError(f"all images of {data.name} belong to one class ({only}): there is nothing to tell apart")
+        only = ", ".join(f'"{name}"' for name in present) or "none"
+        raise InputError(f"all images of {data} belong to one class ({only}): there is nothing to tell apart")
+
+
+def _validate(data: Domains) -> None:
+    require_domains(data.name, data.names)
+    for domain in data.items:
+        _validate_domain(data, domain)
+    labels = {int(label) for domain in data.items for label in np.unique(domain.labels)}
+    require_classes(data.name, [data.classes[label] for label in labels])
 
 
 def _validate_domain(data: Domains, domain: Domain) -> None:

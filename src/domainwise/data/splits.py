@@ -1,4 +1,4 @@
-"""Hold images out by the published protocol's rule: a function of the seed and the domain's position alone."""
+"""Hold images out by the rule of the published protocol, from the seed and the position of the domain alone."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.arrays import FREE, HOLDOUT, MAIN, Fixed, Labels
-from domainwise.data.domains import Domain
+from domainwise.data.domains import FREE, HOLDOUT, MAIN, Domain, Fixed, Labels
 from domainwise.errors import InputError
 from domainwise.seeds import seed_hash
 
@@ -19,13 +18,13 @@ def split_domain(domain: Domain, position: int, holdout: float, seed: int) -> tu
     """Return the images of a domain to train on and those held out; an error where either would be empty."""
     if domain.groups is not None and len(set(domain.groups.tolist())) == 1:
         raise InputError(
-            f'all images of domain "{domain.name}" are of one group, so none can be held out: it takes two'
+            f'all images of domain "{domain.name}" are of one group, so none can be held out: give at least two'
         )
     main, held_out = split(len(domain), holdout, seed, position, domain.groups, domain.fixed)
     if len(held_out) == 0 or len(main) == 0:
         raise InputError(
             f'domain "{domain.name}" has {len(domain)} images, too few to hold out {holdout:.0%} of them: '
-            f"it takes at least {math.ceil(1 / holdout)}"
+            f"give at least {math.ceil(1 / holdout)}"
         )
     return main, held_out
 

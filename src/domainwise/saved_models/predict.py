@@ -10,9 +10,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.arrays import CHANNELS, Images
-from domainwise.data.decoded.image import ImageError, content_of, pillow_warnings, rgb, squeezed
-from domainwise.data.decoded.parallel import side_by_side
+from domainwise.data.decoded.image import ImageError, image_bytes, in_threads, pillow_warnings, read_rgb, resized
+from domainwise.data.domains import CHANNELS, Images
 from domainwise.errors import InputError
 from domainwise.saved_models.saved import BATCH, Model
 
@@ -44,7 +43,7 @@ def predictions(model: Model, files: Sequence[str]) -> Iterator[Prediction]:
 
 def _together(model: Model, files: Sequence[str]) -> Iterator[Prediction]:
     work = partial(_pixels, size=model.config["input_size"], grey=model.config["channels"] == 1)
-    with pillow_warnings(), closing(side_by_side(work, files)) as results:
+    with pillow_warnings(), closing(in_threads(work, files)) as results:
         decoded = list(results)
     images = [image for image in decoded if not isinstance(image, ImageError)]
     rows = list(model.probabilities(np.stack(images))) if images else []
@@ -59,9 +58,9 @@ def _together(model: Model, files: Sequence[str]) -> Iterator[Prediction]:
 
 def _pixels(path: str, size: int, grey: bool) -> Images | ImageError:
     try:
-        image, _ = rgb(content_of(path))
+        image, _ = read_rgb(image_bytes(path))
     except ImageError as error:
         return error
     if grey:
-        return squeezed(image.convert("L"), (size, size))[..., None]
-    return squeezed(image, (size, size))
+        return resized(image.convert("L"), (size, size))[..., None]
+    return resized(image, (size, size))

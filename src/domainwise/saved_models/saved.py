@@ -122,7 +122,7 @@ def _pixels(images: npt.ArrayLike | Tensor, channels: int) -> Tensor:
     except ValueError:
         raise InputError("the images differ in shape: give those of one shape at a time") from None
     except (TypeError, RuntimeError) as error:  # a tensor on a GPU, or part of a graph
-        raise InputError(f"the images are no array: {error}") from None
+        raise InputError(f"the images are not an array: {error}") from None
     if array.dtype.kind in "US":
         raise InputError("images are given as arrays; those in files go to predict_files")
     array = array[None] if array.ndim == 3 else array

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from domainwise.data.arrays import FREE
-from domainwise.data.domains import Domains
+from domainwise.data.domains import FREE, Domains
 from domainwise.errors import InputError
 from domainwise.experiment.settings import Settings
 

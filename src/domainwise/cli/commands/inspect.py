@@ -14,7 +14,7 @@ from domainwise.cli.plain import console, plain_streams
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from domainwise.data.inspect.survey import Survey
+    from domainwise.data.inspect import Survey
 
 SHOWN = 20  # corrupt files and duplicates; --format json has them all
 
@@ -39,12 +39,11 @@ def inspect(
     import json
     import sys
 
-    from domainwise.data.inspect.contact_sheet import check_picture, write_picture
-    from domainwise.data.inspect.survey import survey
+    from domainwise.data.inspect import check_sheet, survey, write_contact_sheet
     from domainwise.data.sources.open import find_source
 
     if not no_picture:
-        check_picture(picture)
+        check_sheet(picture)
     found = find_source(data)
     with _bar(quiet) as told:
         surveyed = survey(found, told)
@@ -53,7 +52,7 @@ def inspect(
     else:
         _print(surveyed, console(highlight=False, markup=False, soft_wrap=True))
     if not no_picture:
-        path = write_picture(found, picture)
+        path = write_contact_sheet(found, picture)
         if not quiet:
             print(f"picture: {path}", file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""Training and evaluation input from uint8 images: crop, flip, jitter, normalise; a batch at a time, on any device.
+"""Turn uint8 images into training and evaluation input: crop, flip, jitter, normalise; batched, on any device.
 
 ``parameters`` draws all that is random, ``apply`` computes pixels and draws nothing. Neither loops over images, waits
 for the device or makes a tensor whose shape depends on the data, so that both can be captured in a CUDA graph.
@@ -12,19 +12,18 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from domainwise.data.batches.colour import grey, jitter
-from domainwise.data.batches.crop import Range, crop, random_boxes, resize, whole_boxes
+from domainwise.data.batches.pixels import Range, crop, grey, jitter, random_boxes, resize, whole_boxes
 from domainwise.errors import InputError, closest
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-TRIES = 10  # at a crop that fits into the image
+TRIES = 10  # to draw a crop that fits into the image
 DRAWS = (4 * TRIES, 1, 4, 4, 1)  # uniform numbers per image: box, flip, factors, order, grey
 
 
 @dataclass(frozen=True)
 class Params:
-    """What happens to each of N images."""
+    """All that is drawn for each of N images."""
 
     shape: Tensor  # (N, 2): the original height and width, in whose pixels the box is
     box: Tensor  # (N, 4): top, left, height, width
@@ -37,7 +36,7 @@ class Params:
         return len(self.box)
 
     def to(self, device: torch.device) -> Params:
-        """To a GPU in one copy that is not waited for; all that is in it are small whole numbers and factors."""
+        """Return a copy on a device, sent at once and not waited for: small whole numbers and factors fit one table."""
         own = [getattr(self, field.name) for field in fields(self)]
         if device.type == self.box.device.type:
             return self
@@ -52,9 +51,9 @@ Pixels = Callable[[Tensor, Params], Tensor]
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Called with uint8 images (N, H, W, C) and a generator, gives training input: floats (N, C, out, out).
+    """A recipe: called with uint8 images (N, H, W, C) and a generator, it returns floats (N, C, out, out).
 
-    The defaults are DomainBed's. ``augmentation`` knows others by name.
+    The defaults are DomainBed's; :func:`augmentation` returns others by name.
 
     Args:
         area: of the crop as a part of the image, from and to; None takes the whole image.
@@ -79,13 +78,13 @@ class Augmentation:
             raise InputError(f"the size of the images must be 1 pixel or more, got {self.out}")
 
     def __call__(self, images: Tensor, generator: torch.Generator, shapes: Tensor | None = None) -> Tensor:
-        """``shapes`` (N, 2) are the original heights and widths, where images were resized to be stored."""
+        """Augment images; ``shapes`` (N, 2) are the original heights and widths, if they were resized to be stored."""
         _require_images(images)
         original = (images.shape[1], images.shape[2]) if shapes is None else shapes
         return self.apply(images, self.parameters(len(images), original, generator))
 
     def parameters(self, n: int, shapes: Tensor | tuple[int, int], generator: torch.Generator) -> Params:
-        """For ``n`` images of original height and width ``shapes``: (n, 2), or one pair for all.
+        """Draw parameters for ``n`` images of original height and width ``shapes``: (n, 2), or one pair for all.
 
         They are drawn and stay where the generator is; ``apply`` takes them to the images. Inside a CUDA graph the
         generator must be the device's, and registered with the graph. One on the host draws the same numbers whatever
@@ -106,24 +105,28 @@ class Augmentation:
         )
 
     def apply(self, images: Tensor, params: Params) -> Tensor:
+        """Augment images by parameters that were drawn for them."""
         _require_images(images)
         if len(images) != len(params):
             raise InputError(f"the parameters were drawn for {len(params)} images, not for {len(images)}")
-        return self.applied(self.pixels, images, params)
+        return self.apply_with(self.pixels, images, params)
 
-    def applied(self, pixels: Pixels, images: Tensor, params: Params) -> Tensor:
-        """``pixels`` is our own, or what a compiler made of it. Autocast is switched off out here: with that inside,
-        what was compiled is not found again by the next process."""
+    def apply_with(self, pixels: Pixels, images: Tensor, params: Params) -> Tensor:
+        """Augment images by :attr:`pixels`, or by what a compiler made of it.
+
+        Autocast is switched off out here: inside, the next process would not find the compiled code again.
+        """
         with torch.autocast(images.device.type, enabled=False):  # it would round the products to 16 bits
             return pixels(images, params.to(images.device))
 
     def pixels(self, images: Tensor, params: Params) -> Tensor:
+        """Compute the augmented pixels: the part of :meth:`apply` that can be compiled."""
         stored = _row((images.shape[1], images.shape[2]), images.device)
         box = params.box * stored.repeat(1, 2) / params.shape.repeat(1, 2)  # in this order whole numbers stay whole
         return self._finish(crop(images, box, params.flip, self.out), params)
 
     def ragged(self, images: Sequence[Tensor], params: Params) -> Tensor:
-        """``apply`` to originals (h, w, C) of different sizes, cropped one by one: not for a CUDA graph."""
+        """Augment originals (h, w, C) of different sizes, cropped one by one: not for a CUDA graph."""
         if [[*image.shape[:2]] for image in images] != params.shape.tolist():
             raise InputError("the parameters were drawn for other images: their number and shapes differ")
         x = torch.cat([_cut(image, box, self.out) for image, box in zip(images, params.box.tolist(), strict=True)])
@@ -131,7 +134,7 @@ class Augmentation:
         return self._finish(torch.where(params.flip[:, None, None, None], x.flip(3), x), params)
 
     def plain(self, images: Tensor) -> Tensor:
-        """Evaluation input: resized unless of the right size already, and normalised."""
+        """Return evaluation input: resized unless of the right size already, and normalised."""
         _require_images(images)
         return self._normalise(resize(images, self.out))
 
@@ -163,8 +166,9 @@ RECIPES = {
 def augmentation(
     name: str, out: int = 224, mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
 ) -> Augmentation:
+    """Return an augmentation by name, for images of ``out`` pixels and a network with this mean and std."""
     if name not in RECIPES:
-        raise InputError(f'"{name}" is no augmentation: {closest(name, RECIPES)}')
+        raise InputError(f'"{name}" is not an augmentation: {closest(name, RECIPES)}')
     return replace(RECIPES[name], out=out, mean=tuple(mean), std=tuple(std))
 
 

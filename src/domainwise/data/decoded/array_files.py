@@ -1,4 +1,7 @@
-"""Domains on disk: one array file for all domains together, to be mapped rather than read, and about.json."""
+"""Keep the arrays of a data set in a folder: one .npy file each, which is mapped rather than read, and about.json.
+
+Checksums are taken in blocks while a file is written, so that a byte that changes later is noticed.
+"""
 
 from __future__ import annotations
 
@@ -7,105 +10,81 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.arrays import Ragged, starts
-from domainwise.data.decoded.blocks import MEMORY, Blocks, changed, state_of, trust, trusted
-from domainwise.data.domains import Domain, Domains
 from domainwise.files import checksum, exists
 
 FORMAT = 1
-ABOUT = "about.json"
+ABOUT, VERIFIED = "about.json", "verified.json"
 COLUMNS = ("images", "labels", "evaluation", "shapes", "pixels", "groups", "fixed")
 MAPPED = ("images", "evaluation", "pixels")  # the large ones
-BLOCKS, BLOCK = 16, 4096
+BLOCK = 4 << 20  # bytes that have one checksum
+PROBES, PROBE = 16, 4096  # places that are looked at whenever a file is opened, and bytes of each
+ALWAYS = 64 << 20  # bytes of a data set that are read again at every start: that takes a few hundredths of a second
+BOOTS = 16  # machines, or starts of one, that are remembered
 
 Array = npt.NDArray[Any]
+State = dict[str, list[int]]
 
 
 class Damaged(Exception):  # noqa: N818  a finding rather than a mistake
     """The files in a folder are not what was written there."""
 
 
-class RowsFile:
+class ArrayWriter:
     """An .npy file that grows by rows. Written, never mapped: a full disk is then an error and not a dead process."""
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8) -> None:
         self.shape, self.dtype, self.count = shape, np.dtype(dtype), 0
         self.file: IO[bytes] = path.open("wb")
         self._header()
-        self.start, self.blocks = self.file.tell(), Blocks()
+        self.start = self.file.tell()
+        self.sums: list[str] = []
+        self.current, self.room = 0, BLOCK
 
     def add(self, rows: Array) -> None:
+        """Append rows."""
         content = np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data
         self.file.write(content)
-        self.blocks.add(content)
+        while len(content):
+            part, content = content[: self.room], content[self.room :]
+            self.current, self.room = crc32(part, self.current), self.room - len(part)
+            if not self.room:
+                self._end_block()
         self.count += len(rows)
 
     def finish(self) -> dict[str, Any]:
-        """End it; returns what tells whether it is whole, beside :func:`probe`, which looks at its beginning."""
+        """End the file; return its checksums, which cover all that follows the header."""
         self.file.seek(0)
         self._header()
         self.close()
-        return {"start": self.start, "crc32": self.blocks.finished()}
+        if self.room < BLOCK:
+            self._end_block()
+        return {"start": self.start, "crc32": "".join(self.sums)}
 
     def close(self) -> None:
+        """Close the file, finished or not."""
         self.file.close()
 
     def _header(self) -> None:
-        """numpy leaves room for the count to grow, so that the header can be written over."""
+        """Write the header; numpy leaves room for the count to grow, so that it can be written over."""
         about = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False}
         np.lib.format.write_array_header_1_0(self.file, {**about, "shape": (self.count, *self.shape)})
 
-
-def assemble(about: Mapping[str, Any], arrays: Mapping[str, Array], home: Path | None = None) -> Domains:
-    """Domains as slices of arrays that hold all of them. ``about``: name, classes, domains with counts, fingerprint."""
-    ends = np.cumsum([0, *(count for _, count in about["domains"])])
-    parts = {name: np.split(array, ends[1:-1]) for name, array in arrays.items() if name != "pixels"}
-    originals: Sequence[Ragged] | None = None
-    if "pixels" in arrays:
-        firsts = starts(arrays["shapes"])[ends]
-        originals = [
-            Ragged(arrays["pixels"][a:b], shapes)
-            for (a, b), shapes in zip(pairwise(firsts), parts["shapes"], strict=True)
-        ]
-    items = tuple(
-        Domain(
-            name,
-            originals=originals[i] if originals else None,
-            **{column: rows[i] for column, rows in parts.items()},
-        )
-        for i, (name, _) in enumerate(about["domains"])
-    )
-    return Domains(about["name"], tuple(about["classes"]), items, about["fingerprint"], home)
+    def _end_block(self) -> None:
+        self.sums.append(f"{self.current:08x}")
+        self.current, self.room = 0, BLOCK
 
 
-def save(data: Domains, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    if data.home is not None and data.home.is_dir():
-        for file in data.home.iterdir():
-            if file.name != MEMORY:
-                _link(file, folder / file.name)
-        return
-    first, blocks = data.items[0], {}
-    for column in COLUMNS:
-        if column == "pixels":
-            parts = [domain.originals.pixels for domain in data if domain.originals is not None]
-        else:
-            parts = [getattr(domain, column) for domain in data if getattr(first, column) is not None]
-        if parts:
-            blocks[column] = write(folder, column, parts)
-    domains = [(domain.name, len(domain)) for domain in data]
-    describe(folder, data.name, data.classes, domains, data.fingerprint, blocks)
-
-
-def write(folder: Path, column: str, parts: Sequence[Array]) -> dict[str, Any]:
-    file = RowsFile(folder / f"{column}.npy", parts[0].shape[1:], parts[0].dtype)
+def write_array(folder: Path, column: str, parts: Sequence[Array]) -> dict[str, Any]:
+    """Write arrays one after the other into one file; return its checksums."""
+    file = ArrayWriter(folder / f"{column}.npy", parts[0].shape[1:], parts[0].dtype)
     try:
         for part in parts:
             file.add(part)
@@ -114,34 +93,22 @@ def write(folder: Path, column: str, parts: Sequence[Array]) -> dict[str, Any]:
         file.close()
 
 
-def describe(
-    folder: Path,
-    name: str,
-    classes: Sequence[str],
-    domains: Sequence[tuple[str, int]],
-    fingerprint: str,
-    blocks: Mapping[str, Any],
-    **more: Any,
-) -> None:
-    """Write about.json for the arrays that are in the folder, with what tells whether they are whole."""
+def write_about(folder: Path, checksums: Mapping[str, Any], **facts: Any) -> None:
+    """Write about.json, with the facts and with what tells whether the arrays in the folder are whole."""
     about = {
         "format": FORMAT,
-        "name": name,
-        "classes": list(classes),
-        "domains": [list(pair) for pair in domains],
-        "fingerprint": fingerprint,
+        **facts,
         "arrays": {c: probe(folder / f"{c}.npy") for c in COLUMNS if (folder / f"{c}.npy").exists()},
-        "blocks": dict(blocks),
-        **more,
+        "blocks": dict(checksums),
     }
     text = json.dumps({**about, "checksum": checksum(about)})
     (folder / ABOUT).write_text(text, encoding="utf-8")
 
 
-def about(folder: Path) -> dict[str, Any]:
-    """What about.json says; :class:`Damaged` where that cannot be believed."""
+def read_about(folder: Path) -> dict[str, Any]:
+    """Return the content of about.json; raise :class:`Damaged` where it is not what was written."""
     if exists(folder / ABOUT) and not (folder / ABOUT).is_file():
-        raise Damaged(f"{ABOUT} is no file")
+        raise Damaged(f"{ABOUT} is not a file")
     try:
         found = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         before = found.pop("checksum")
@@ -154,53 +121,33 @@ def about(folder: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def load(folder: Path) -> Domains:
-    """Map the arrays in a folder, after a look at a few places of each; see :func:`verify` for all of them."""
-    facts = about(folder)
+def open_arrays(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return about.json and the mapped arrays, after a look at a few places of each; :func:`verify` reads them all."""
+    facts = read_about(folder)
     for column, expected in facts["arrays"].items():
         file = folder / f"{column}.npy"
         if not exists(file):
             raise Damaged(f"{file.name} is missing")
         if not file.is_file():
-            raise Damaged(f"{file.name} is no file")
+            raise Damaged(f"{file.name} is not a file")
         if probe(file) != expected:
             raise Damaged(f"{file.name} is not what was written")
-    arrays = {
+    return facts, {
         # "c": pages are shared and never written back, and torch takes the array for writable
         column: np.load(folder / f"{column}.npy", mmap_mode="c" if column in MAPPED else None)
         for column in facts["arrays"]
     }
-    return assemble(facts, arrays, folder)
 
 
-def verify(folder: Path, *, anyway: bool = True) -> bool:
-    """Read all arrays and raise :class:`Damaged` where a byte has changed; False where nothing is known of them, as in
-    a folder that an earlier version wrote. Not ``anyway``, only what was not read since this machine was started."""
-    blocks = about(folder).get("blocks")
-    if blocks is None:
-        return False
-    state = state_of([folder / f"{column}.npy" for column in blocks])
-    if anyway or not trusted(folder, state):
-        for column, expected in blocks.items():
-            if (place := changed(folder / f"{column}.npy", expected)) is not None:
-                raise Damaged(f"{column}.npy has changed since it was written, somewhere from byte {place:,}")
-        trust(folder, state)
-    return True
-
-
-def probe(file: Path) -> str:
-    """A hash of the size and of blocks from all over the file: sees truncation, lost pages and another's file."""
-    size = file.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with file.open("rb") as stream:
-        for i in range(BLOCKS):
-            stream.seek(max(size - BLOCK, 0) * i // (BLOCKS - 1))
-            digest.update(stream.read(BLOCK))
-    return digest.hexdigest()
+def link_arrays(folder: Path, to: Path) -> None:
+    """Give the files of a folder a second name each; copy them where the file system has no links."""
+    for file in folder.iterdir():
+        if file.name != VERIFIED:
+            _link(file, to / file.name)
 
 
 def _link(file: Path, to: Path) -> None:
-    """The same file under another name: a hard link outlives the clearing of the cache, a copy would fill the disk."""
+    """A hard link outlives the clearing of the cache, and a copy would fill the disk."""
     for way in (os.link, os.symlink, shutil.copyfile):
         try:
             way(file.resolve(), to)
@@ -208,3 +155,83 @@ def _link(file: Path, to: Path) -> None:
         except OSError:
             if way is shutil.copyfile:
                 raise
+
+
+def probe(file: Path) -> str:
+    """Return a hash of the size and of pieces from all over a file: sees truncation, lost pages and another's file."""
+    size = file.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with file.open("rb") as stream:
+        for i in range(PROBES):
+            stream.seek(max(size - PROBE, 0) * i // (PROBES - 1))
+            digest.update(stream.read(PROBE))
+    return digest.hexdigest()
+
+
+def verify(folder: Path, *, again: bool = True) -> None:
+    """Read all arrays and raise :class:`Damaged` where a byte has changed since it was written.
+
+    Not ``again``: only those that were not read since this machine was started. Of a folder that an earlier version
+    wrote, which has no checksums, nothing is read.
+    """
+    blocks = read_about(folder).get("blocks", {})
+    files = [folder / f"{column}.npy" for column in blocks]
+    if again or not _trusted(folder, _state(files)):
+        for file, expected in zip(files, blocks.values(), strict=True):
+            if (place := first_change(file, expected)) is not None:
+                raise Damaged(f"{file.name} has changed since it was written, somewhere from byte {place:,}")
+        trust(folder, files)
+
+
+def first_change(file: Path, about: Mapping[str, Any]) -> int | None:
+    """Return where the first block begins that is not what was written; None where all are."""
+    sums, place = about["crc32"], about["start"]
+    buffer = memoryview(bytearray(BLOCK))
+    with file.open("rb") as stream:
+        stream.seek(place)
+        for i in range(0, len(sums), 8):
+            count = stream.readinto(buffer)
+            if f"{crc32(buffer[:count]):08x}" != sums[i : i + 8]:
+                return int(place)
+            place += count
+        return None if not stream.read(1) else int(place)
+
+
+def trust(folder: Path, files: Sequence[Path]) -> None:
+    """Remember that files are whole; a folder that cannot be written to is read again next time."""
+    state = _state(files)
+    if _bytes(state) <= ALWAYS:
+        return
+    known = {**_verified(folder), _boot(): state}
+    with suppress(OSError):  # one that is cut short counts for nothing
+        (folder / VERIFIED).write_text(json.dumps(dict([*known.items()][-BOOTS:])), encoding="utf-8")
+
+
+def _trusted(folder: Path, state: State) -> bool:
+    """Whether the files were verified, or written, since this machine was started, and not changed since then."""
+    return _bytes(state) > ALWAYS and _verified(folder).get(_boot()) == state
+
+
+def _bytes(state: State) -> int:
+    return sum(size for size, *_ in state.values())
+
+
+def _state(files: Sequence[Path]) -> State:
+    """Sizes, times and numbers of files, which differ where somebody has written to one of them."""
+    states = {file.name: file.stat() for file in files}
+    return {name: [one.st_size, one.st_mtime_ns, one.st_ino] for name, one in states.items()}
+
+
+def _verified(folder: Path) -> dict[str, State]:
+    with suppress(OSError, ValueError):
+        found = json.loads((folder / VERIFIED).read_bytes())
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _boot() -> str:
+    """The start of this machine: what a disk gives back may change with the next, and is kept in memory until then."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return os.name

@@ -1,4 +1,4 @@
-"""Data sets decoded once and mapped from disk ever after.
+"""Decode a data set once and map it from disk ever after.
 
 An entry is a folder that appears by a rename, whole or not at all. Its name says which files it was made from by their
 paths, sizes and times, so that opening it again looks at the files but reads none of them.
@@ -20,12 +20,29 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from domainwise.data.decoded.array_files import FORMAT, Damaged, RowsFile, about, describe, load, verify, write
-from domainwise.data.decoded.blocks import state_of, trust
+from domainwise.data.decoded.array_files import (
+    FORMAT,
+    ArrayWriter,
+    Damaged,
+    read_about,
+    trust,
+    verify,
+    write_about,
+    write_array,
+)
 from domainwise.data.decoded.cache_entries import discard, remove_leftovers, remove_superseded
-from domainwise.data.decoded.decode_all import Content, Corrupt, Progress, oddities, read, require_sound
-from domainwise.data.decoded.in_memory import into_memory
-from domainwise.data.decoded.sizes import Layout, Sizes, layout_of
+from domainwise.data.decoded.decode_all import (
+    Content,
+    Corrupt,
+    Layout,
+    Progress,
+    Sizes,
+    decode_all,
+    layout_of,
+    oddities,
+    read_into_memory,
+    require_sound,
+)
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.files import exists, locked, reading, user_cache
@@ -35,15 +52,15 @@ Say = Callable[[str], None]
 
 
 def cache_folder(given: str | os.PathLike[str] | None = None) -> Path:
-    """Where decoded images are kept: as given, $DOMAINWISE_CACHE, or domainwise in the user's cache folder."""
+    """Return the folder of decoded images: the one given, $DOMAINWISE_CACHE, or one in the user's cache folder."""
     chosen = given or os.environ.get("DOMAINWISE_CACHE")
     return Path(chosen).expanduser() if chosen else user_cache()
 
 
-def opened(
+def open_cached(
     listing: Listing, sizes: Sizes, folder: Path, *, skip_corrupt: bool, progress: Progress | None, say: Say
 ) -> tuple[Domains, list[str]]:
-    """The domains, mapped from the cache, where they are put first if need be; and sentences about what is odd.
+    """Return the domains, mapped from the cache, and sentences about what is odd; decode into the cache if need be.
 
     A cache that cannot be written to is no reason to stop: everything is then read into memory.
     """
@@ -62,7 +79,7 @@ def opened(
         except OSError as error:
             notes.append(f"decoded images cannot be kept in {folder} ({error.strerror}), but only in memory")
     if found is None:
-        data, odd = into_memory(listing, sizes, skip_corrupt=skip_corrupt, progress=progress)
+        data, odd = read_into_memory(listing, sizes, skip_corrupt=skip_corrupt, progress=progress)
         return data, [*notes, *odd]
     data, corrupt = found
     require_sound(corrupt, skip_corrupt)
@@ -78,21 +95,21 @@ def _name(listing: Listing, sizes: Sizes) -> str:
             size, changed = state.st_size, state.st_mtime_ns
         except OSError:
             size = changed = -1
-        row = [file.relative, size, changed, file.domain, file.kind, file.group, file.fixed]
+        row = [file.relative, size, changed, file.domain, file.class_name, file.group, file.fixed]
         digest.update(json.dumps(row).encode())
     slug = re.sub(r"[^A-Za-z0-9_.]+", "_", listing.name).strip("_.")[:40] or "data"
     return f"{slug}-{digest.hexdigest()[:12]}"
 
 
 def _existing(entry: Path, notes: list[str] | None = None) -> tuple[Domains, list[Corrupt]] | None:
-    """The content of an entry. With ``notes``, one that is damaged is told of and taken away."""
+    """The content of an entry. With ``notes``, one that is damaged is noted and removed."""
     try:
         with reading(entry):
             if not exists(entry):
                 return None
-            data = load(entry)
-            verify(entry, anyway=False)
-            return data, [(name, reason) for name, reason in about(entry)["corrupt"]]
+            data = Domains.open(entry)
+            verify(entry, again=False)
+            return data, [(name, reason) for name, reason in read_about(entry)["corrupt"]]
     except Damaged as error:
         if notes is not None:
             notes.append(f"what was kept in {entry} is damaged ({error}): the images are decoded anew")
@@ -120,10 +137,10 @@ def _build(
     temporary = entry.with_name(f".{entry.name}.{uuid4().hex[:8]}")
     try:
         temporary.mkdir()
-        content, blocks = _write(listing, layout, temporary, skip_corrupt=skip_corrupt, progress=progress)
+        content, checksums = _write(listing, layout, temporary, skip_corrupt=skip_corrupt, progress=progress)
         more: dict[str, Any] = {"source": str(listing.source.resolve()), "sizes": str(sizes), "created": time.time()}
-        describe(temporary, **content.about(), blocks=blocks, corrupt=content.corrupt, **more)
-        trust(temporary, state_of([temporary / f"{column}.npy" for column in blocks]))
+        write_about(temporary, checksums, **content.facts(), corrupt=content.corrupt, **more)
+        trust(temporary, [temporary / f"{column}.npy" for column in checksums])
         with suppress(FileExistsError):  # another process was faster
             _rename(temporary, entry)
         remove_superseded(entry, say)
@@ -134,18 +151,18 @@ def _build(
 def _write(
     listing: Listing, layout: Layout, folder: Path, *, skip_corrupt: bool, progress: Progress | None
 ) -> tuple[Content, dict[str, Any]]:
-    """Decode all images into arrays; returns what was read, and what tells whether the arrays are whole."""
-    rows = {name: RowsFile(folder / f"{name}.npy", shape) for name, shape in layout.rows.items()}
+    """Decode all images into files of arrays; return what was read, and the checksums of the files."""
+    rows = {name: ArrayWriter(folder / f"{name}.npy", shape) for name, shape in layout.rows.items()}
     try:
-        content = read(listing, layout, rows, skip_corrupt=skip_corrupt, progress=progress)
-        blocks = {name: file.finish() for name, file in rows.items()}
+        content = decode_all(listing, layout, rows, skip_corrupt=skip_corrupt, progress=progress)
+        checksums = {name: file.finish() for name, file in rows.items()}
     finally:
         for file in rows.values():
             with suppress(OSError):  # what could not be written before cannot be written now
                 file.close()
     for name, column in content.columns(layout).items():
-        blocks[name] = write(folder, name, [column])
-    return content, blocks
+        checksums[name] = write_array(folder, name, [column])
+    return content, checksums
 
 
 def _require_room(folder: Path, need: int) -> None:

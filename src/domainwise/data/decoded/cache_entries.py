@@ -1,4 +1,4 @@
-"""What is in a cache folder, and clearing it. Only what is surely ours is ever removed."""
+"""List, check and clear the entries of a cache folder; only files that are surely ours are ever removed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from domainwise.data.decoded.array_files import ABOUT, COLUMNS, Damaged, about, load, verify
-from domainwise.data.decoded.blocks import MEMORY
+from domainwise.data.decoded.array_files import ABOUT, COLUMNS, VERIFIED, Damaged, open_arrays, read_about, verify
 from domainwise.errors import InputError, closest
 
 ENTRY = re.compile(r"[A-Za-z0-9_.]+-[0-9a-f]{12}")
 LEFTOVER = re.compile(r"\.[A-Za-z0-9_.]+-[0-9a-f]{12}\.([0-9a-f]{8}|lock)")
-FILES = {ABOUT, MEMORY, *(f"{column}.npy" for column in COLUMNS)}
+FILES = {ABOUT, VERIFIED, *(f"{column}.npy" for column in COLUMNS)}
 
 
 @dataclass(frozen=True)
 class Entry:
+    """One decoded data set in a cache."""
+
     path: Path
     bytes: int
     created: float | None = None  # seconds since 1970; None, like what follows, where the entry is damaged
@@ -35,11 +36,12 @@ class Entry:
 
     @property
     def data(self) -> str:
-        """The name without the hash behind it."""
+        """The name of the data set: that of the entry without the hash behind it."""
         return self.name.rpartition("-")[0]
 
 
 def entries(folder: Path) -> list[Entry]:
+    """Return the entries of a cache folder, damaged ones too."""
     return [_entry(path) for path in sorted(_ours(folder, ENTRY))]
 
 
@@ -49,7 +51,7 @@ def damage(entry: Path) -> str | None:
     OSError where the disk does not say: it may be whole. One of an earlier version is only looked at in a few places.
     """
     try:
-        load(entry)
+        open_arrays(entry)
         verify(entry)
     except (Damaged, KeyError, TypeError, ValueError) as error:
         return str(error)
@@ -75,7 +77,7 @@ def clear(folder: Path, name: str | None = None) -> list[Entry]:
 
 
 def discard(entry: Path) -> None:
-    """Take an entry away in one move, so that nobody sees half of it; whoever has it mapped keeps it."""
+    """Remove an entry in one move, so that nobody sees half of it; a process that has it mapped keeps it."""
     away = entry.with_name(f".{entry.name}.{uuid4().hex[:8]}")
     with suppress(FileNotFoundError):
         entry.rename(away)
@@ -83,14 +85,14 @@ def discard(entry: Path) -> None:
 
 
 def remove_leftovers(entry: Path) -> None:
-    """What killed processes have left of an entry that we alone are working on."""
+    """Remove what killed processes left of an entry that this process alone is working on."""
     for path in _ours(entry.parent, LEFTOVER):
         if path.name.startswith(f".{entry.name}.") and path.suffix != ".lock":
             _remove(path)
 
 
 def remove_superseded(entry: Path, say: Callable[[str], None]) -> None:
-    """Entries of the same source from before its files changed."""
+    """Remove entries of the same source from before its files changed."""
     new = _entry(entry)
     for old in entries(entry.parent):
         same = (old.data, old.source, old.sizes) == (new.data, new.source, new.sizes)
@@ -103,7 +105,7 @@ def remove_superseded(entry: Path, say: Callable[[str], None]) -> None:
 def _entry(path: Path) -> Entry:
     size = sum(file.stat().st_size for file in path.iterdir())
     try:
-        facts = about(path)
+        facts = read_about(path)
         domains = facts["domains"]
         names, images = tuple(name for name, _ in domains), sum(count for _, count in domains)
         return Entry(path, size, facts["created"], facts["source"], facts["sizes"], names, images)
@@ -112,7 +114,7 @@ def _entry(path: Path) -> Entry:
 
 
 def _ours(folder: Path, pattern: re.Pattern[str]) -> Iterator[Path]:
-    """By its name, and by having nothing in it that we do not write."""
+    """Paths with a name like ours that hold nothing that we do not write."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if pattern.fullmatch(path.name):
             if path.is_dir() and not path.is_symlink():

@@ -1,4 +1,4 @@
-"""From image files to rows of pixels."""
+"""Decode all image files of a data set into rows of pixels, in the sizes asked for."""
 
 from __future__ import annotations
 
@@ -6,34 +6,116 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.arrays import Images, Shapes
-from domainwise.data.decoded.image import ImageError, content_of, pillow_warnings, rgb, squeezed
-from domainwise.data.decoded.parallel import side_by_side
-from domainwise.data.decoded.sizes import Layout
+from domainwise.data.decoded.image import (
+    ImageError,
+    image_bytes,
+    image_shape,
+    in_threads,
+    pillow_warnings,
+    read_rgb,
+    resized,
+)
+from domainwise.data.domains import CHANNELS, Domains, Images, Shapes, assemble
 from domainwise.data.sources.listing import File, Listing, listed, require_same_classes
 from domainwise.errors import InputError
+from domainwise.machine import memory
 
 BATCH = 64  # files between two calls of `progress`
+SAMPLE = 100  # images whose size is looked at to tell how much room all will take
 
 Progress = Callable[[int, int], None]
 Array = npt.NDArray[Any]
 Corrupt = tuple[str, str]  # file and reason
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """Sides of the squares that images are stored as, to train on and to evaluate on.
+
+    Equal: one array serves both. Otherwise images that are all of one size, and not larger than ``train``, are kept
+    pixel for pixel, whatever their shape; "original" keeps every pixel of any images.
+    """
+
+    train: int | Literal["original"]
+    evaluate: int
+
+    def __post_init__(self) -> None:
+        if self.train != "original" and self.train < 1:
+            raise InputError(f"the size of the images must be 1 pixel or more, got {self.train}")
+        if self.evaluate < 1:
+            raise InputError(f"the size of the images must be 1 pixel or more, got {self.evaluate}")
+
+    def __str__(self) -> str:
+        return f"{self.train}" if self.train == self.evaluate else f"{self.train}+{self.evaluate}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The arrays that images become, and the height and width of their rows."""
+
+    images: tuple[int, int]
+    evaluation: tuple[int, int] | None = None
+    ragged: bool = False  # and every pixel of images that differ in size
+
+    @property
+    def rows(self) -> dict[str, tuple[int, ...]]:
+        """The shape of a row in each array of pixels."""
+        rows: dict[str, tuple[int, ...]] = {"images": (*self.images, CHANNELS)}
+        if self.evaluation is not None:
+            rows["evaluation"] = (*self.evaluation, CHANNELS)
+        if self.ragged:
+            rows["pixels"] = ()
+        return rows
+
+    def bytes(self, paths: Sequence[str]) -> int:
+        """Return how much room the arrays will take; an estimate where images are kept in different sizes."""
+        areas = [height * width for height, width in (self.images, self.evaluation or (0, 0))]
+        if self.ragged:
+            with pillow_warnings():
+                sample = [shape for path in paths[:: max(1, len(paths) // SAMPLE)] if (shape := image_shape(path))]
+            areas.append(sum(height * width for height, width in sample) // max(1, len(sample)))
+        return CHANNELS * len(paths) * sum(areas)
+
+
+def layout_of(paths: Sequence[str], sizes: Sizes) -> Layout:
+    """Choose the arrays for images, of which a few may be looked at to learn their sizes."""
+    square = (sizes.evaluate, sizes.evaluate)
+    if sizes.train == sizes.evaluate:
+        return Layout(square)
+    shape = _common_shape(paths)
+    if shape is not None and (sizes.train == "original" or max(shape) <= sizes.train):
+        return Layout(shape, None if shape == square else square)
+    if sizes.train == "original":
+        return Layout(square, ragged=True)
+    return Layout((sizes.train, sizes.train), square)
+
+
+def _common_shape(paths: Sequence[str]) -> tuple[int, int] | None:
+    """The height and width of all images, or None where they differ; looks at no more of them than it takes."""
+    common: tuple[int, int] | None = None
+    with pillow_warnings(), closing(in_threads(image_shape, paths)) as shapes:
+        for shape in shapes:
+            if common is None:
+                common = shape
+            elif shape is not None and shape != common:
+                return None
+    return common
+
+
 class Rows(Protocol):
-    """Where rows of pixels go."""
+    """Anything that takes rows of pixels: memory or a file."""
 
     def add(self, rows: Array) -> None: ...
 
 
 @dataclass(frozen=True)
-class Picture:
-    """What becomes of one file."""
+class Decoded:
+    """One image file, decoded into a row of each array."""
 
     sha256: str
     shape: tuple[int, int]
@@ -42,41 +124,42 @@ class Picture:
 
 @dataclass(frozen=True)
 class Content:
-    """What was read, besides the pixels."""
+    """All that was read, but for the pixels."""
 
-    listing: Listing  # of what could be read
+    listing: Listing  # of the files that could be read
     hashes: list[str]
     shapes: Shapes
     corrupt: list[Corrupt]
 
-    def about(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
+        """Return what :func:`domainwise.data.domains.assemble` needs besides arrays."""
         return {
             "name": self.listing.name,
-            "classes": self.listing.classes,
-            "domains": self.listing.domains,
+            "classes": [*self.listing.classes],
+            "domains": [[*pair] for pair in self.listing.domains],
             "fingerprint": self.listing.fingerprint(self.hashes),
         }
 
     def columns(self, layout: Layout) -> dict[str, Array]:
-        """The small arrays, those that there are."""
+        """Return the small arrays, those that there are."""
         exact = not layout.ragged and bool((self.shapes == layout.images).all())
-        found = {
+        columns = {
             "labels": self.listing.labels,
             "shapes": None if exact else self.shapes,
             "groups": self.listing.groups,
             "fixed": self.listing.fixed,
         }
-        return {name: column for name, column in found.items() if column is not None}
+        return {name: column for name, column in columns.items() if column is not None}
 
 
-def read(
+def decode_all(
     listing: Listing, layout: Layout, rows: Mapping[str, Rows], *, skip_corrupt: bool, progress: Progress | None
 ) -> Content:
-    """Decode every file, in order, into ``rows``, which are those of the layout."""
-    kept: list[tuple[File, Picture]] = []
+    """Decode every file, in order, into the arrays of a layout; call ``progress`` with the numbers done and in all."""
+    kept: list[tuple[File, Decoded]] = []
     corrupt: list[Corrupt] = []
     total = len(listing.files)
-    work = side_by_side(lambda file: picture(file.path, layout), listing.files)
+    work = in_threads(lambda file: _decode(file.path, layout), listing.files)
     with pillow_warnings(), closing(work) as results:
         for done, (file, result) in enumerate(zip(listing.files, results, strict=True), 1):
             if isinstance(result, ImageError):
@@ -91,27 +174,28 @@ def read(
     if not kept:
         first = f"{corrupt[0][0]} ({corrupt[0][1]})"
         raise InputError(f"none of the {total} files can be read as an image: {first}, ...")
-    files, pictures = zip(*kept, strict=True)
+    files, decoded = zip(*kept, strict=True)
     require_same_classes(files, [name for name, _ in listing.domains])
-    shapes = np.array([each.shape for each in pictures], np.int64)
-    return Content(replace(listing, files=files), [each.sha256 for each in pictures], shapes, corrupt)
+    shapes = np.array([each.shape for each in decoded], np.int64)
+    return Content(replace(listing, files=files), [each.sha256 for each in decoded], shapes, corrupt)
 
 
-def picture(path: str, layout: Layout) -> Picture | ImageError:
+def _decode(path: str, layout: Layout) -> Decoded | ImageError:
     try:
-        content = content_of(path)
-        image, _ = rgb(content)
+        content = image_bytes(path)
+        image, _ = read_rgb(content)
     except ImageError as error:
         return error
-    rows = {"images": squeezed(image, layout.images)[None]}
+    rows = {"images": resized(image, layout.images)[None]}
     if layout.evaluation is not None:
-        rows["evaluation"] = squeezed(image, layout.evaluation)[None]
+        rows["evaluation"] = resized(image, layout.evaluation)[None]
     if layout.ragged:
         rows["pixels"] = np.asarray(image).reshape(-1)
-    return Picture(hashlib.sha256(content).hexdigest(), (image.height, image.width), rows)
+    return Decoded(hashlib.sha256(content).hexdigest(), (image.height, image.width), rows)
 
 
 def require_sound(corrupt: Sequence[Corrupt], skip_corrupt: bool) -> None:
+    """Refuse files that cannot be read as images, unless they are to be left out."""
     if corrupt and not skip_corrupt:
         name, reason = corrupt[0]
         raise InputError(
@@ -121,6 +205,59 @@ def require_sound(corrupt: Sequence[Corrupt], skip_corrupt: bool) -> None:
 
 
 def oddities(listing: Listing, corrupt: Sequence[Corrupt]) -> list[str]:
-    """Sentences about what was left out."""
+    """Return sentences about what was left out."""
     named = [f"{name} ({reason})" for name, reason in corrupt]
     return [*listing.oddities, *([listed("file(s) cannot be read as images and are left out", named)] if named else [])]
+
+
+def read_into_memory(
+    listing: Listing, sizes: Sizes, *, skip_corrupt: bool, progress: Progress | None
+) -> tuple[Domains, list[str]]:
+    """Return the domains, and sentences about what was left out."""
+    paths = [file.path for file in listing.files]
+    layout = layout_of(paths, sizes)
+    rows = _room(layout, paths)
+    content = decode_all(listing, layout, rows, skip_corrupt=skip_corrupt, progress=progress)
+    arrays: dict[str, npt.NDArray[Any]] = {name: target.finished() for name, target in rows.items()}
+    return assemble(content.facts(), {**arrays, **content.columns(layout)}), oddities(listing, content.corrupt)
+
+
+class _Room:
+    """Take rows into one array with room for all that may come."""
+
+    def __init__(self, count: int, shape: tuple[int, ...]) -> None:
+        self.array = np.empty((count, *shape), np.uint8)
+        self.count = 0
+
+    def add(self, rows: npt.NDArray[Any]) -> None:
+        self.array[self.count : self.count + len(rows)] = rows
+        self.count += len(rows)
+
+    def finished(self) -> Images:
+        return self.array[: self.count]
+
+
+class _GrowingRoom:
+    """Take rows into a flat array whose length is not known before."""
+
+    def __init__(self) -> None:
+        self.bytes = bytearray()
+
+    def add(self, rows: npt.NDArray[Any]) -> None:
+        self.bytes += rows.data
+
+    def finished(self) -> Images:
+        return np.frombuffer(self.bytes, np.uint8)
+
+
+def _room(layout: Layout, paths: Sequence[str]) -> dict[str, _Room | _GrowingRoom]:
+    need = layout.bytes(paths)
+    try:
+        if need > memory():  # the system might promise it all the same, and end the process later
+            raise MemoryError
+        return {name: _Room(len(paths), shape) if shape else _GrowingRoom() for name, shape in layout.rows.items()}
+    except (MemoryError, ValueError):
+        size = " x ".join(map(str, layout.images))
+        raise InputError(
+            f"{len(paths)} images of {size} need {need / 2**30:,.0f} GiB of memory: choose a smaller size"
+        ) from None

@@ -1,31 +1,38 @@
-"""One image file, whatever kind it is, as RGB pixels."""
+"""Read image files of any kind as RGB pixels, many at a time in threads."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from domainwise.data.arrays import Images
+from domainwise.data.domains import Images
+from domainwise.machine import cores
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 # What a file with such a name may really hold. Not all that Pillow knows: some of its readers start other programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 ORIENTATION = 0x0112
 
+X = TypeVar("X")
+Y = TypeVar("Y")
+
 
 class ImageError(Exception):
-    """The reason why a file cannot be used as an image."""
+    """A file cannot be used as an image, for the reason that is the message."""
 
 
-def content_of(path: str) -> bytes:
+def image_bytes(path: str) -> bytes:
+    """Return the content of an image file; raise :class:`ImageError` where it cannot be read."""
     try:
         file = Path(path)
         if not file.is_file():  # reading a pipe would wait for ever
@@ -35,13 +42,8 @@ def content_of(path: str) -> bytes:
         raise ImageError(error.strerror or str(error)) from error
 
 
-def decode(content: bytes, size: int) -> Images:
-    """(size, size, 3), in one antialiased resize that does not keep the aspect ratio, as in the published protocol."""
-    return squeezed(rgb(content)[0], (size, size))
-
-
-def rgb(content: bytes) -> tuple[Image.Image, str]:
-    """The image and the mode it was stored in.
+def read_rgb(content: bytes) -> tuple[Image.Image, str]:
+    """Return an image in RGB, and the mode it was stored in.
 
     Upright as the EXIF orientation says, the first frame of an animation, transparent pixels over white, 16-bit grey
     scaled to 8 bits.
@@ -55,16 +57,19 @@ def rgb(content: bytes) -> tuple[Image.Image, str]:
         raise ImageError(_reason(content, error)) from error
 
 
-def squeezed(image: Image.Image, shape: tuple[int, int]) -> Images:
-    """(height, width, 3): the very pixels where the shape is right already, otherwise one antialiased resize."""
+def resized(image: Image.Image, shape: tuple[int, int]) -> Images:
+    """Return pixels (height, width, 3): as they are if the shape is right, otherwise from one antialiased resize.
+
+    The resize does not keep the aspect ratio, as in the published protocol.
+    """
     height, width = shape
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.BILINEAR)
     return np.asarray(image)
 
 
-def shape_of(path: str) -> tuple[int, int] | None:
-    """Height and width of the upright image, from the head of the file alone; None where that cannot be read."""
+def image_shape(path: str) -> tuple[int, int] | None:
+    """Return height and width of the upright image, from the head of the file alone; None where it cannot be read."""
     try:
         if not Path(path).is_file():
             return None
@@ -79,7 +84,7 @@ def shape_of(path: str) -> tuple[int, int] | None:
 
 @contextmanager
 def pillow_warnings() -> Iterator[None]:
-    """Around calls of :func:`decode`: a suspiciously large image is an error, oddities in its metadata are nothing.
+    """Make a suspiciously large image an error, and ignore oddities in metadata, while images are read.
 
     Set once from outside, because the warning filters belong to the whole process and decoding runs in threads.
     """
@@ -87,6 +92,25 @@ def pillow_warnings() -> Iterator[None]:
         warnings.filterwarnings("ignore", module=r"PIL\.")
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         yield
+
+
+def in_threads(work: Callable[[X], Y], items: Iterable[X]) -> Generator[Y, None, None]:
+    """Yield results in order, computed in threads that are never far ahead; close the generator to stop them.
+
+    Threads are enough: Pillow releases the interpreter.
+    """
+    threads = cores()
+    pool = ThreadPoolExecutor(threads)
+    waiting: deque[Future[Y]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > 8 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _rgb(image: Image.Image) -> Image.Image:
@@ -111,7 +135,7 @@ def _reason(content: bytes, error: Exception) -> str:
     if not content:
         return "it is empty"
     if isinstance(error, UnidentifiedImageError):
-        return "it is no image of a known kind"
+        return "it is not an image of a known kind"
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return f"it has more than {Image.MAX_IMAGE_PIXELS:,} pixels, which could be an attack on this machine's memory"
     return str(error) or type(error).__name__

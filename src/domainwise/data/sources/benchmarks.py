@@ -1,4 +1,4 @@
-"""The published benchmarks as data: their domains, where these lie in a download, their sizes and their settings."""
+"""Know the published benchmarks: their domains, the folders of a download, their sizes and settings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ WRAPPERS = ("kfold", "images", "raw_images", "data")  # folders that downloads p
 
 @dataclass(frozen=True)
 class Benchmark:
+    """A published benchmark: what it consists of, and how a download of it is recognised."""
+
     name: str  # on the command line: pacs=DIR
     title: str
     domains: Mapping[str, str]  # name: what tables call it; in DomainBed's order, that of the names
@@ -34,7 +36,7 @@ class Benchmark:
         return bool(self.folders)
 
     def match(self, names: Collection[str]) -> dict[str, str]:
-        """Which of the folders is which domain; capitals, blanks and underscores do not matter."""
+        """Return the folder of each domain among these names; capitals, blanks and underscores do not matter."""
         plain = {_plain(name): name for name in sorted(names, reverse=True)}
         spelled = {domain: (domain, *self.spellings.get(domain, ())) for domain in self.domains}
         return {
@@ -135,7 +137,7 @@ BENCHMARKS = {
 
 
 def recognised(names: Collection[str]) -> Benchmark | None:
-    """The benchmark made of files whose domains these are, if it is one."""
+    """Return the benchmark of image files that has these domains, if there is one."""
     for benchmark in BENCHMARKS.values():
         if benchmark.in_files and len(benchmark.match(names)) == len(benchmark.domains) == len(names):
             return benchmark
@@ -143,7 +145,7 @@ def recognised(names: Collection[str]) -> Benchmark | None:
 
 
 def find_benchmark(benchmark: Benchmark, folder: Path) -> Listing:
-    """The files of a benchmark in its own folder or one that holds it. Domains get the published names and order."""
+    """Return the files of a benchmark, with the published names and order, from its folder or one around it."""
     require_folder(folder)
     with looking():
         looked: list[str] = []
@@ -180,7 +182,7 @@ def _listing(benchmark: Benchmark, place: Path, matched: Mapping[str, str], othe
     if empty:
         raise InputError(f"{benchmark.title} in {place} is not complete: no images in {', '.join(empty)}")
     files = [file for domain in found.values() for file in domain]
-    classes = tuple(sorted({file.kind for file in files}))
+    classes = tuple(sorted({file.class_name for file in files}))
     if len(classes) != benchmark.classes:
         raise InputError(
             f"{benchmark.title} in {place} has {len(classes)} classes ({', '.join(map(quoted, classes[:3]))}, ...), "
@@ -189,14 +191,14 @@ def _listing(benchmark: Benchmark, place: Path, matched: Mapping[str, str], othe
     listing = Listing(benchmark.name, place, classes, files)
     notes = [difference] if (difference := difference_of(benchmark, dict(listing.domains))) else []
     if others:
-        notes.append(listed("folder(s) are none of its domains and are left out", [*map(quoted, sorted(others))]))
+        notes.append(listed("folder(s) are not among its domains and are left out", [*map(quoted, sorted(others))]))
     if loose:
         notes.append(listed("image(s) outside the class folders are left out", [*map(quoted, loose)]))
     return Listing(benchmark.name, place, classes, files, tuple(notes))
 
 
 def difference_of(benchmark: Benchmark, counts: Mapping[str, int]) -> str:
-    """How the images differ in number from the published ones, in a sentence; empty where they do not."""
+    """Say how the numbers of images differ from the published ones; empty where they do not."""
     here = [counts.get(domain, 0) for domain in benchmark.domains]
     nearest = min(benchmark.published, key=lambda line: sum(abs(a - b) for a, b in zip(line, here, strict=True)))
     differing = [

@@ -1,4 +1,4 @@
-"""Domains from folders: ``DIR/<domain>/<class>/<image>``, images also deeper below the class."""
+"""Find images in folders: ``DIR/<domain>/<class>/<image>``, also deeper below the class."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from domainwise.data.decoded.decode_all import Progress
+from domainwise.data.decoded.decode_all import Progress, Sizes, read_into_memory
 from domainwise.data.decoded.image import SUFFIXES
-from domainwise.data.decoded.in_memory import into_memory
-from domainwise.data.decoded.sizes import Sizes
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import File, Listing, listed, quoted
 from domainwise.errors import InputError, typed, warn
@@ -33,16 +31,16 @@ def folders(
         skip_corrupt: leave out, with a warning, files that cannot be read as images; otherwise they are an error.
         progress: called now and then with the number of images done and the number of all images.
     """
-    listing = find(Path(path))
+    listing = find_folders(Path(path))
     listing.require_usable()
-    data, oddities = into_memory(listing, Sizes(size, size), skip_corrupt=skip_corrupt, progress=progress)
+    data, oddities = read_into_memory(listing, Sizes(size, size), skip_corrupt=skip_corrupt, progress=progress)
     for oddity in oddities:
         warn(f"{listing.name}: {oddity}", UserWarning)
     return data
 
 
-def find(root: Path) -> Listing:
-    """The image files below a folder of domains; several domains, but they need not have the same classes."""
+def find_folders(root: Path) -> Listing:
+    """Return the image files below a folder of domains, which need not have the same classes yet."""
     require_folder(root)
     with looking():
         inside, loose = look(root)
@@ -51,15 +49,16 @@ def find(root: Path) -> Listing:
     files = [file for domain in found.values() for file in domain]
     _require_domains(root, files)
     oddities = {
-        "folder(s) without images are not taken for domains": empty,
+        "folder(s) without images are not domains": empty,
         "image(s) outside the class folders are left out": [quoted(name) for name in loose],
     }
     sentences = tuple(listed(what, names) for what, names in oddities.items() if names)
     name = root.resolve().name or "data"
-    return Listing(name, root, tuple(sorted({file.kind for file in files})), files, sentences)
+    return Listing(name, root, tuple(sorted({file.class_name for file in files})), files, sentences)
 
 
 def require_folder(root: Path) -> None:
+    """Refuse a path that is not a folder."""
     with looking():
         if not root.is_dir():
             what = f'"{root}" is a file, not a folder' if root.exists() else f'there is no folder "{root}"'
@@ -67,7 +66,7 @@ def require_folder(root: Path) -> None:
 
 
 def find_domains(places: Mapping[str, Path], loose: list[str]) -> dict[str, list[File]]:
-    """The image files of each domain, given its folder. Appends to ``loose`` images that lie in no class."""
+    """Return the image files of each domain, given its folder; append images outside the classes to ``loose``."""
     return {domain: _find_domain(domain, folder, loose) for domain, folder in places.items()}
 
 
@@ -76,9 +75,9 @@ def _find_domain(domain: str, folder: Path, loose: list[str]) -> list[File]:
     files = []
     for name in inside:
         # One class may be spelled with composed letters here and decomposed ones there: archives made on a Mac do it.
-        kind = unicodedata.normalize("NFC", _legible(name))
+        class_name = unicodedata.normalize("NFC", _legible(name))
         for below in _images_below(str(folder), name, set()):
-            files.append(File(domain, kind, os.path.join(folder, below), f"{domain}/{below}"))  # noqa: PTH118  faster
+            files.append(File(domain, class_name, os.path.join(folder, below), f"{domain}/{below}"))  # noqa: PTH118  faster
     if images and not files:
         raise InputError(
             f"domain {quoted(domain)} has images ({quoted(images[0])}) but no class folders: {LAYOUT}; "
@@ -87,11 +86,11 @@ def _find_domain(domain: str, folder: Path, loose: list[str]) -> list[File]:
     if files:
         _legible(domain)
     loose += [f"{domain}/{name}" for name in images]
-    return sorted(files, key=lambda file: (file.kind, *file.relative.rpartition("/")))
+    return sorted(files, key=lambda file: (file.class_name, *file.relative.rpartition("/")))
 
 
 def images_in(places: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """The images below folders, however deep, and files that are given by name, whatever it is; none of them twice."""
+    """Return the images below folders, however deep, and the files given by name; none of them twice."""
     found: dict[str, str] = {}
     given = [Path(place) for place in places]
     with looking():
@@ -120,7 +119,7 @@ def _images_below(root: str, relative: str, entered: set[str]) -> Iterator[str]:
 
 
 def look(folder: Path) -> tuple[list[str], list[str]]:
-    """Names of sub-folders and of images, without hidden ones and without links back to where we came from."""
+    """Return the names of sub-folders and of images, without hidden ones and links that lead back up."""
     with os.scandir(folder) as entries:
         visible = sorted((entry.name, _is_folder(entry)) for entry in entries if not entry.name.startswith("."))
     here = Path(os.path.realpath(folder))
@@ -131,7 +130,7 @@ def look(folder: Path) -> tuple[list[str], list[str]]:
 
 @contextmanager
 def looking() -> Iterator[None]:
-    """Around looking into folders: what the system does not let us see becomes a sentence."""
+    """Turn an error of the system into a sentence, around code that looks into folders."""
     try:
         yield
     except OSError as error:
@@ -159,5 +158,5 @@ def _require_domains(root: Path, files: list[File]) -> None:
     if len({file.domain for file in files}) == 1:
         raise InputError(
             f'"{root}" has only one domain ("{files[0].domain}"): there must be one to train on and one to hold out; '
-            f'if the domains are folders inside it ("{files[0].kind}"), give "{root / files[0].domain}"'
+            f'if the domains are folders inside it ("{files[0].class_name}"), give "{root / files[0].domain}"'
         )

@@ -1,24 +1,46 @@
-"""Domains from a table of images: CSV, TSV or JSON with path, domain and label, and perhaps split and group."""
+"""Find the images of a table: CSV, TSV or JSON with path, domain and label, and perhaps split and group."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+from unicodedata import category, normalize
 
-from domainwise.data.arrays import FREE, HOLDOUT, MAIN
+from domainwise.data.domains import FREE, HOLDOUT, MAIN
 from domainwise.data.sources.listing import File, Listing, quoted
-from domainwise.data.sources.rows import Row, read_rows
-from domainwise.errors import InputError
+from domainwise.errors import InputError, closest
 
+SUFFIXES = (".csv", ".tsv", ".json")
+NEEDED = ("path", "domain", "label")
+KNOWN = (*NEEDED, "split", "group")
+DELIMITERS = ",;\t|"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
 SPLITS = {"": FREE, "train": MAIN, "holdout": HOLDOUT, "val": HOLDOUT, "validation": HOLDOUT}
 
 
+@dataclass(frozen=True)
+class Row:
+    """A row of a manifest, and where it stands for whoever has to find it."""
+
+    where: str  # "line 7"
+    path: str
+    domain: str
+    label: str
+    split: str = ""
+    group: str = ""
+
+
 def find_manifest(path: Path) -> Listing:
-    """The files that a manifest names. Relative paths are relative to the manifest's folder, and stay inside it."""
+    """Return the files that a manifest names; relative paths start in its folder and stay inside it."""
     rows, given = read_rows(path)
     classes = _classes([row.label for row in rows]) if given is None else given
-    position = {kind: i for i, kind in enumerate(classes)}
+    position = {name: i for i, name in enumerate(classes)}
     folder = path.absolute().parent
     fixed = _fixed(rows, path)
     files = []
@@ -29,7 +51,7 @@ def find_manifest(path: Path) -> Listing:
         files.append(File(row.domain, row.label, full, relative, row.group, part, mark))
     _require_distinct(files, rows, path)
     _require_there(files, rows, path)
-    files.sort(key=lambda file: (file.domain, position[file.kind], *file.relative.rpartition("/")))
+    files.sort(key=lambda file: (file.domain, position[file.class_name], *file.relative.rpartition("/")))
     return Listing(path.stem, path, classes, files)
 
 
@@ -57,8 +79,8 @@ def _fixed(rows: Sequence[Row], manifest: Path) -> dict[str, int]:
     for row in rows:
         if row.split.casefold() not in SPLITS:
             raise InputError(
-                f'{manifest}, {row.where}: "{row.split}" is no split: use train or holdout, or nothing to leave it to '
-                "the seed; what is tested on is a whole domain, the target"
+                f'{manifest}, {row.where}: "{row.split}" is not a split: use train or holdout, or nothing to leave it '
+                "to the seed; what is tested on is a whole domain, the target"
             )
         if row.split and row.group:
             other = of_group.setdefault((row.domain, row.group), row)
@@ -86,3 +108,117 @@ def _require_there(files: Sequence[File], rows: Sequence[Row], manifest: Path) -
         what = "is a folder" if os.path.isdir(file.path) else f"is not there (looked for {quoted(file.path)})"  # noqa: PTH112
         more = f"; {len(lost)} rows point to no file" if len(lost) > 1 else ""
         raise InputError(f"{manifest}, {row.where}: {quoted(row.path)} {what}{more}")
+
+
+def read_rows(manifest: Path) -> tuple[list[Row], tuple[str, ...] | None]:
+    """Return the rows, and the classes in their order where the manifest gives it."""
+    text = _text(manifest)
+    rows, classes = _json(text, manifest) if manifest.suffix.lower() == ".json" else (_csv(text, manifest), None)
+    if not rows:
+        raise InputError(f"{manifest} names no images")
+    for row in rows:
+        _require_sound(row, manifest)
+    composed = [replace(row, domain=normalize("NFC", row.domain), label=normalize("NFC", row.label)) for row in rows]
+    return composed, None if classes is None else tuple(normalize("NFC", name) for name in classes)
+
+
+def _text(manifest: Path) -> str:
+    try:
+        content = manifest.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {manifest}: {error.strerror}") from error
+    try:
+        text = content.decode("utf-16" if content[:2] in UTF16 else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{manifest}, line {line}: this is not UTF-8: save the file with that encoding") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InputError(f"{manifest}, line {line}: there is a NUL byte, so this is not a text, or a damaged one")
+    return text
+
+
+def _csv(text: str, manifest: Path) -> list[Row]:
+    header = next((line for line in text.splitlines() if line.strip()), "")
+    delimiter = max(
+        DELIMITERS, key=lambda mark: len({*NEEDED} & {cell.strip(' "').casefold() for cell in header.split(mark)})
+    )
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True)
+    rows, columns = [], None
+    try:
+        for cells in reader:
+            where = f"line {reader.line_num}"
+            if not any(cell.strip() for cell in cells):
+                continue
+            if columns is None:
+                columns = [cell.strip().casefold() for cell in cells]
+                _require_columns(columns, manifest)
+            elif len(cells) != len(columns):
+                raise InputError(f"{manifest}, {where}: {len(cells)} cells, but the header has {len(columns)}")
+            else:
+                found = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
+                rows.append(Row(where, **{name: found[name] for name in KNOWN if name in found}))
+    except csv.Error as error:
+        raise InputError(f"{manifest}, line {reader.line_num}: {error}") from error
+    return rows
+
+
+def _require_columns(columns: Sequence[str], manifest: Path) -> None:
+    missing = [name for name in NEEDED if name not in columns]
+    if missing:
+        raise InputError(
+            f"{manifest} has no column {' and no '.join(missing)}: the first line must name path, domain and label, "
+            f"and may name split and group; it names {', '.join(columns)[:200]}"
+        )
+    twice = [name for name in KNOWN if columns.count(name) > 1]
+    if twice:
+        raise InputError(f"{manifest} has the column {twice[0]} twice")
+
+
+def _json(text: str, manifest: Path) -> tuple[list[Row], tuple[str, ...] | None]:
+    """A list of objects; or an object with such a list under "images", and perhaps "classes" in their order."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{manifest}, line {error.lineno}: this is not JSON: {error.msg}") from error
+    except RecursionError:
+        raise InputError(f"{manifest} is nested too deeply") from None
+    images = found.get("images") if isinstance(found, dict) else found
+    classes = found.get("classes") if isinstance(found, dict) else None
+    if not isinstance(images, list):
+        raise InputError(f'{manifest} must hold a list of objects with path, domain and label, or that under "images"')
+    if classes is not None and not (isinstance(classes, list) and all(isinstance(name, str) for name in classes)):
+        raise InputError(f'"classes" in {manifest} must be a list of names')
+    if classes is not None and len({*classes}) < len(classes):
+        raise InputError(f'"classes" in {manifest} has a name twice')
+    rows = [_object(each, f"image {i}", manifest, classes) for i, each in enumerate(images, 1)]
+    return rows, None if classes is None else tuple(classes)
+
+
+def _object(found: Any, where: str, manifest: Path, classes: Sequence[str] | None) -> Row:
+    if not isinstance(found, Mapping) or any(name not in found for name in NEEDED):
+        raise InputError(f"{manifest}, {where}: this is not an object with path, domain and label")
+    cells = {name: found[name] for name in KNOWN if found.get(name) is not None}
+    for name, value in cells.items():
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise InputError(
+                f"{manifest}, {where}: {name} must be a text or a whole number, got {json.dumps(value)[:50]}"
+            )
+    label = cells.get("label")
+    if classes is not None and isinstance(label, int):
+        if not 0 <= label < len(classes):
+            raise InputError(f"{manifest}, {where}: label {label} is outside 0..{len(classes) - 1}")
+        cells["label"] = classes[label]
+    elif classes is not None and label not in classes:
+        raise InputError(f'{manifest}, {where}: "{label}" is none of the classes: {closest(str(label), classes)}')
+    return Row(where, **{"path": "", "domain": "", "label": "", **{k: str(v) for k, v in cells.items()}})
+
+
+def _require_sound(row: Row, manifest: Path) -> None:
+    for name in NEEDED:
+        value = getattr(row, name)
+        if not value:
+            raise InputError(f"{manifest}, {row.where}: there is no {name}")
+    for value in (row.path, row.domain, row.label, row.group):
+        if any(category(character) in ("Cc", "Cs") for character in value):
+            raise InputError(f"{manifest}, {row.where}: {value!a} has a control character in it: remove it")

@@ -1,4 +1,4 @@
-"""Data as text: ``digits``, a folder of domain folders, a manifest, or a benchmark and the folder it lies in."""
+"""Open data from a text: ``digits``, a folder of domain folders, a manifest, or a benchmark with its folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_data(
     progress: Progress | None = None,
     say: Say | None = None,
 ) -> Domains:
-    """What ``--data`` names. A folder that is called like embedded data is reached as ``./digits``.
+    """Open the data that ``--data`` names; a folder with the name of embedded data is given as ``./digits``.
 
     Args:
         size: side of the squares that image files are resized to, in one array to train on and to evaluate on.
@@ -42,28 +42,27 @@ def open_data(
     """
     for name, side in {"size": size, "eval_size": eval_size}.items():
         require(name, side, int | None)
-    found = find_source(text)
-    if isinstance(found, Domains):
-        return found
-    from domainwise.data.decoded.cache import opened
-    from domainwise.data.decoded.in_memory import into_memory
-    from domainwise.data.decoded.sizes import Sizes
+    source = find_source(text)
+    if isinstance(source, Domains):
+        return source
+    from domainwise.data.decoded.cache import open_cached
+    from domainwise.data.decoded.decode_all import Sizes, read_into_memory
 
-    found.require_usable()
+    source.require_usable()
     sizes = Sizes(size if train_size is None else train_size, size if eval_size is None else eval_size)
     if cache is None:
-        data, oddities = into_memory(found, sizes, skip_corrupt=skip_corrupt, progress=progress)
+        data, oddities = read_into_memory(source, sizes, skip_corrupt=skip_corrupt, progress=progress)
     else:
         say = say or (lambda sentence: None)
-        data, oddities = opened(found, sizes, Path(cache), skip_corrupt=skip_corrupt, progress=progress, say=say)
+        data, oddities = open_cached(source, sizes, Path(cache), skip_corrupt=skip_corrupt, progress=progress, say=say)
     for oddity in oddities:
-        warn(f"{found.name}: {oddity}", UserWarning)
+        warn(f"{source.name}: {oddity}", UserWarning)
     return data
 
 
 def find_source(text: str) -> Listing | Domains:
-    """The data, where it is made in a moment; otherwise the image files it consists of."""
-    from domainwise.data.sources.folders import find, looking
+    """Return the image files that a text names, or the data itself where it is made in a moment."""
+    from domainwise.data.sources.folders import find_folders, looking
 
     require("data", text, str)
     if text == "digits":
@@ -77,11 +76,11 @@ def find_source(text: str) -> Listing | Domains:
         there, is_file = path.exists(), path.is_file()
     if not there:
         return _benchmark(text)
-    return _manifest(path) if is_file else find(path)
+    return _manifest(path) if is_file else find_folders(path)
 
 
 def benchmark_named(text: str) -> Benchmark | None:
-    """The benchmark that ``--data`` names, for its settings."""
+    """Return the benchmark that ``--data`` names, for its settings."""
     from domainwise.data.sources.benchmarks import BENCHMARKS
 
     name, equals, _ = text.partition("=")
@@ -89,7 +88,7 @@ def benchmark_named(text: str) -> Benchmark | None:
 
 
 def _benchmark(text: str) -> Listing | Domains:
-    from domainwise.data.sources import mnist
+    from domainwise.data.sources import digits
     from domainwise.data.sources.benchmarks import BENCHMARKS, find_benchmark
 
     name, equals, place = text.partition("=")
@@ -100,12 +99,12 @@ def _benchmark(text: str) -> Listing | Domains:
         raise InputError(f'"{text}" is neither a file nor a folder nor embedded data: {WHAT}')
     if name not in BENCHMARKS or name == "digits":
         in_folders = [known for known in BENCHMARKS if known != "digits"]
-        raise InputError(f'"{name}" is no benchmark that is read from a folder: {closest(name, in_folders)}')
+        raise InputError(f'"{name}" is not a benchmark that is read from a folder: {closest(name, in_folders)}')
     folder = _path(place)
     if name == "rotated_mnist":
-        return mnist.rotated_mnist(folder)
+        return digits.rotated_mnist(folder)
     if name == "colored_mnist":
-        return mnist.colored_mnist(folder)
+        return digits.colored_mnist(folder)
     return find_benchmark(BENCHMARKS[name], folder)
 
 
@@ -117,9 +116,10 @@ def _path(text: str) -> Path:
 
 
 def _manifest(path: Path) -> Listing:
-    from domainwise.data.sources.manifests import find_manifest
-    from domainwise.data.sources.rows import SUFFIXES
+    from domainwise.data.sources.manifests import SUFFIXES, find_manifest
 
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f'"{path}" is a file, but no manifest ({", ".join(SUFFIXES)}) and no folder of domain folders')
+        raise InputError(
+            f'"{path}" is a file, but not a manifest ({", ".join(SUFFIXES)}) and not a folder of domain folders'
+        )
     return find_manifest(path)

@@ -1,1 +1,0 @@
-"""Look at data before training: counts, sizes and a sheet of pictures."""
