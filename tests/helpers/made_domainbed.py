@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.interop.domainbed import Table, read, tables
-from domainwise.interop.domainbed.formats import FORMATS
+from domainwise.interop.domainbed.tables import FORMATS
 
 Line = dict[str, Any]
 

@@ -14,7 +14,7 @@ from made_domainbed import STEPS, TRIALS, Line, line, table, text_of, write, wri
 
 from domainwise.errors import InputError
 from domainwise.interop.domainbed import read, tables
-from domainwise.interop.domainbed.formats import FORMATS
+from domainwise.interop.domainbed.tables import FORMATS
 
 
 @pytest.fixture

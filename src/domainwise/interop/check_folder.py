@@ -29,12 +29,12 @@ UNSEALED = "without hashes"  # among what was looked at
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it was written, or that a process left behind which is no more."""
+    """A file that is damaged, or that a process left behind when it ended."""
 
     path: Path
     problem: str
-    mend: Callable[[], str] | None = None  # does what can be done about it, and says what that was
-    leftover: bool = False  # in nobody's way
+    mend: Callable[[], str] | None = None  # repairs it, and says what it did
+    leftover: bool = False  # harmless
     mended: str = ""
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings of :func:`check`. ``damaged`` is what is still so; nothing is where that is empty."""
+    """The findings of :func:`check`; nothing is damaged any more where ``damaged`` is empty."""
 
     folder: Path
     looked: str  # "2 trials, 2 models"
@@ -51,10 +51,12 @@ class Checked:
 
     @property
     def damaged(self) -> list[Finding]:
+        """The findings that are still damaged."""
         return [one for one in self.findings if not one.mended and not one.leftover]
 
     @property
     def mended(self) -> list[Finding]:
+        """The findings that were mended."""
         return [one for one in self.findings if one.mended]
 
     def __repr__(self) -> str:
@@ -68,8 +70,8 @@ class Checked:
 def check(folder: Path | str, repair: bool = False) -> Checked:
     """Compare every file of a folder with what was written: an output folder, a trial's, a model's, or a cache.
 
-    ``repair`` mends what can be made again: a damaged trial is run again by the command that made it, what processes
-    have left behind goes away. Models and checkpoints stay. What a process is at just now is not looked at.
+    ``repair`` mends what can be made again: a damaged trial is run again by the command that made it, and what
+    processes left behind is removed. Models and checkpoints stay. A trial that a process works on just now is skipped.
     """
     folder = Path(folder)
     looked: dict[str, int] = {}
@@ -78,7 +80,7 @@ def check(folder: Path | str, repair: bool = False) -> Checked:
         findings.append(_mended(one) if repair else one)
     if unsealed := looked.pop(UNSEALED, 0):
         warn_of_no_hashes(unsealed, looked["trial"])
-    words = [f"{count} {kind}{'s' * (count != 1)}" for kind, count in looked.items()]
+    words = [f"{count} {what}{'s' * (count != 1)}" for what, count in looked.items()]
     return Checked(folder, ", ".join(words), tuple(findings))
 
 
@@ -146,13 +148,13 @@ def _trial(home: Path, looked: dict[str, int]) -> Iterator[Finding]:
 
 
 def _dispensable(path: Path, otherwise: str) -> Iterator[Finding]:
-    """A file that may be missing, and is made again where it is."""
+    """A file that may be missing: a command makes it again."""
     if os.path.lexists(path) and (wrong := _wrong(partial(integrity.read, path))) is not None:
         yield Finding(path, wrong, partial(_gone, path, otherwise))
 
 
 def _models(home: Path, files: dict[str, object], looked: dict[str, int]) -> Iterator[Finding]:
-    """Those that are there, and those of which only a part is; who has taken a whole one away had a reason."""
+    """Models that are there, whole or in part; one that is gone entirely was removed on purpose."""
     names = {path.relative_to(home).as_posix() for path in models_in(home)}
     names |= {name.rpartition("/")[0] for name in files if name not in READ and (home / name).exists()}
     for name in sorted(names):
@@ -184,7 +186,7 @@ def _cache(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
 
 
 def _leftovers(home: Path, status: str) -> Iterator[Finding]:
-    """Files that a kill right after the result leaves; a failed trial goes on from its checkpoints."""
+    """Files that a kill right after the result leaves; a failed trial keeps its checkpoints to go on from."""
     paths = [path for path in (home / LOCK, *leftovers(home)) if os.path.lexists(path)]
     if status != "failed":
         paths += [*saved(home), *(path for path in [home / Journal.WHOLE] if path.exists())]

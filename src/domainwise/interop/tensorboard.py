@@ -1,4 +1,4 @@
-"""Records as TensorBoard reads them: a run for every trial."""
+"""Write records for TensorBoard: one run for every trial."""
 
 from __future__ import annotations
 
@@ -24,17 +24,22 @@ OPEN = 64  # files at once
 
 @dataclass(frozen=True)
 class Written:
+    """How much was new: points, and trials that have any."""
+
     points: int
     trials: int
 
 
 def write(folder: Path, logdir: Path, *, wait: bool = False) -> Written:
-    """Write every record of an output folder as points of its trial's run, and what is reported of trials that ended.
+    """Write the records of an output folder as points, and the reported numbers of trials that have ended.
 
-    What is there already is not written again. With ``wait``, until all trials that were asked for last have ended.
+    Points that are there already are not written again. With ``wait``, go on until all trials asked for last have
+    ended.
     """
     if find_spec("tensorboard") is None:
-        raise InputError("TensorBoard is not installed here: pip install 'domainwise[tensorboard]'")
+        raise InputError(
+            "TensorBoard is not installed here: pip install 'domainwise[tensorboard]', or pip install tensorboard"
+        )
     records = follow(folder, wait=wait)
     with _alone(logdir), Board(folder, logdir) as board:
         for trial, record in records:
@@ -45,7 +50,7 @@ def write(folder: Path, logdir: Path, *, wait: bool = False) -> Written:
 
 
 class Board:
-    """The runs below one folder, and which points they have."""
+    """The runs below one folder, and the points that each already has."""
 
     def __init__(self, folder: Path, logdir: Path) -> None:
         self.folder, self.logdir, self.points = folder, logdir, 0
@@ -60,6 +65,7 @@ class Board:
             self.writers.pop(id).close()
 
     def add(self, trial: Trial, record: Record) -> None:
+        """Write the points of one record that are not there yet."""
         new = self._new(trial, record["step"], scalars(trial, record))
         if not new:
             return
@@ -70,19 +76,19 @@ class Board:
         writer.flush()
 
     def report(self, outcome: Outcome) -> None:
-        """The settings and the numbers that count, which TensorBoard shows side by side."""
+        """Write a trial's settings and reported numbers, which TensorBoard shows side by side."""
         trial, step = outcome.trial, outcome.result["step"]
         new = self._new(trial, step, reported(outcome))
         if not new:
             return
-        if trial.id in self.writers:  # TensorBoard does not come back to a file when there is a newer one
+        if trial.id in self.writers:  # TensorBoard reads no more of a file once there is a newer one
             self.writers.pop(trial.id).close()
         with self._opened(trial) as writer:
             writer.add_hparams(hyperparameters(trial), new, run_name=".", global_step=step)
 
     def _new(self, trial: Trial, step: int, points: Mapping[str, float]) -> dict[str, float]:
         if trial.id not in self.known:
-            self.known[trial.id] = written(self.logdir / run_name(trial))
+            self.known[trial.id] = points_in(self.logdir / run_name(trial))
         new = {tag: value for tag, value in points.items() if (tag, step) not in self.known[trial.id]}
         self.known[trial.id] |= {(tag, step) for tag in new}
         self.points += len(new)
@@ -102,28 +108,29 @@ class Board:
 
 
 def scalars(trial: Trial, record: Record) -> dict[str, float]:
-    found = {"training loss": _number(record["loss"])} if "loss" in record else {}
-    found |= _of_domains(trial, record)
+    """Return every number of a record by its tag."""
+    points = {"training loss": _number(record["loss"])} if "loss" in record else {}
+    points |= _domain_scalars(trial, record)
     for name, domains in averages(record, trial.average).items():
         about = f" ({name})" * (len(trial.averages) > 1)  # where it is not the only one
-        averaged = _of_domains(trial, {**record, "domains": domains})
-        found |= {f"averaged{about} {tag}": value for tag, value in averaged.items()}
-    return found
+        averaged = _domain_scalars(trial, {**record, "domains": domains})
+        points |= {f"averaged{about} {tag}": value for tag, value in averaged.items()}
+    return points
 
 
-def _of_domains(trial: Trial, record: Record) -> dict[str, float]:
-    """The means that are compared, and below them what they are of."""
+def _domain_scalars(trial: Trial, record: Record) -> dict[str, float]:
+    """The mean accuracies, and below them those of each domain."""
     targets = trial.targets
-    found = {"validation accuracy": validation(record, targets)}
-    found["target accuracy"] = target_accuracy(record, targets, trial.test)
+    points = {"validation accuracy": validation(record, targets)}
+    points["target accuracy"] = target_accuracy(record, targets, trial.test)
     for name, parts in record["domains"].items():
         if name in targets:
-            found[f"target accuracy/{name}"] = target_accuracy(record, [name], trial.test)
+            points[f"target accuracy/{name}"] = target_accuracy(record, [name], trial.test)
         else:
-            found[f"validation accuracy/{name}"] = parts["holdout"]["accuracy"]
+            points[f"validation accuracy/{name}"] = parts["holdout"]["accuracy"]
             if "loss" in parts["holdout"]:  # not where the records are DomainBed's
-                found[f"validation loss/{name}"] = _number(parts["holdout"]["loss"])
-    return found
+                points[f"validation loss/{name}"] = _number(parts["holdout"]["loss"])
+    return points
 
 
 def _number(value: float | None) -> float:
@@ -131,7 +138,7 @@ def _number(value: float | None) -> float:
 
 
 def reported(outcome: Outcome) -> dict[str, float]:
-    """Of the model that was selected, and of the average that was; nothing of a trial that came to no good end."""
+    """Return the numbers of the selected models, averages too; none for a trial that diverged or failed."""
     averages = {f"reported {name}": result for name, result in outcome.result["averages"].items()}
     models: dict[str, ModelResult] = {"reported": outcome.result, **averages}
     return {
@@ -148,25 +155,26 @@ def reported(outcome: Outcome) -> dict[str, float]:
 
 
 def hyperparameters(trial: Trial) -> dict[str, Any]:
+    """Return the settings that TensorBoard lists for a trial."""
     about = {"algorithm": trial.label or trial.algorithm, "target": "+".join(trial.targets)}
     settings = ("seed", "draw", "network", "steps", "batch", "dropout")
     return {**about, **{name: getattr(trial, name) for name in settings}, **trial.used}
 
 
 def run_name(trial: Trial) -> str:
-    """One name of a folder, whatever a trial.json says: all that is not a letter, a number or one of .,=()+- is _."""
+    """Return a folder name for a trial, safe whatever its trial.json says: all but letters, digits and .,=()+- is _."""
     draw = f"-draw{trial.draw}" if trial.draw else ""
-    words = _as_a_name(f"{trial.label or trial.algorithm}-{'+'.join(trial.targets)}", 80)
-    return f"{words}{_as_a_name(f'-seed{trial.seed}{draw}', 40)}-{trial.id[:8]}"
+    words = _safe_name(f"{trial.label or trial.algorithm}-{'+'.join(trial.targets)}", 80)
+    return f"{words}{_safe_name(f'-seed{trial.seed}{draw}', 40)}-{trial.id[:8]}"
 
 
-def _as_a_name(text: str, most: int) -> str:
-    """A folder's name may have 255 bytes, and a letter up to four."""
+def _safe_name(text: str, most: int) -> str:
+    """Keep a name short: a folder's may have 255 bytes, and a letter up to four."""
     return re.sub(r"[^\w.,=()+-]+", "_", text)[:most].encode()[: 2 * most].decode(errors="ignore")
 
 
-def written(run: Path) -> set[tuple[str, int]]:
-    """The points of a run, read back: what is on disk counts, whatever became of the process that wrote it."""
+def points_in(run: Path) -> set[tuple[str, int]]:
+    """Return the points on disk, which count whatever became of the process that wrote them."""
     if not run.exists():
         return set()
     from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
@@ -177,7 +185,7 @@ def written(run: Path) -> set[tuple[str, int]]:
 
 @contextmanager
 def _alone(logdir: Path) -> Iterator[None]:
-    """Two at once would write everything twice. The system ends the hold with the process; where it can hold."""
+    """Keep a second process out: two at once would write everything twice."""
     with ExitStack() as stack:
         try:
             logdir.mkdir(parents=True, exist_ok=True)

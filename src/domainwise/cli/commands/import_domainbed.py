@@ -33,7 +33,7 @@ def import_domainbed(
     import sys
 
     from domainwise.interop.domainbed import convert, read, tables
-    from domainwise.interop.domainbed.formats import FORMATS
+    from domainwise.interop.domainbed.tables import FORMATS
 
     sweep = read(*folders)
     print(FORMATS[format](tables(sweep), sweep.records), end="")

@@ -1,8 +1,7 @@
-"""DomainBed's sweeps, read and written: its tables from its files, its trials as ours, ours as its."""
+"""Read and write DomainBed's sweeps: its tables from its files, its runs as trials of ours and back."""
 
-from domainwise.interop.domainbed.convert import convert
-from domainwise.interop.domainbed.export import export
 from domainwise.interop.domainbed.read import Sweep, read
 from domainwise.interop.domainbed.tables import Table, tables
+from domainwise.interop.domainbed.trials import convert, export
 
 __all__ = ["Sweep", "Table", "convert", "export", "read", "tables"]

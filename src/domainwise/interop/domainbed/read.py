@@ -1,4 +1,4 @@
-"""The runs of a DomainBed sweep, in our words: env i in -> main, env i out -> holdout."""
+"""Read the runs of a DomainBed sweep into our words: env i in -> main, env i out -> holdout."""
 
 from __future__ import annotations
 
@@ -14,12 +14,28 @@ from domainwise.errors import InputError
 from domainwise.experiment.records import Record, Scores
 from domainwise.experiment.selection import Run
 from domainwise.experiment.settings import number, whole
-from domainwise.interop.domainbed.names import environments
+
+ALGORITHMS = (
+    "ERM", "ERMPlusPlus", "Fish", "IRM", "GroupDRO", "Mixup", "MLDG", "CORAL", "MMD", "DANN", "CDANN", "MTL", "SagNet",
+    "ARM", "VREx", "RSC", "SD", "ANDMask", "SANDMask", "IGA", "SelfReg", "Fishr", "TRM", "IB_ERM", "IB_IRM", "CAD",
+    "CondCAD", "Transfer", "CausIRL_CORAL", "CausIRL_MMD", "EQRM", "RDM", "ADRMX", "URM",
+)  # fmt: skip
+
+# Environments in the order of their numbers, which is that of the sorted folder names.
+DATASETS = {
+    "ColoredMNIST": ("+90%", "+80%", "-90%"),
+    "RotatedMNIST": ("0", "15", "30", "45", "60", "75"),
+    "VLCS": ("C", "L", "S", "V"),
+    "PACS": ("A", "C", "P", "S"),
+    "OfficeHome": ("A", "C", "P", "R"),
+    "TerraIncognita": ("L100", "L38", "L43", "L46"),
+    "DomainNet": ("clip", "info", "paint", "quick", "real", "sketch"),
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """One training run: what it was asked, drew and said."""
+    """One training run: its arguments, its hyperparameters and its records."""
 
     folder: Path
     args: Mapping[str, Any]
@@ -29,22 +45,26 @@ class Imported:
 
     @property
     def last(self) -> int:
+        """The last step that was evaluated."""
         step: int = self.run.records[-1]["step"]
         return step
 
 
 @dataclass(frozen=True)
 class Sweep:
+    """All runs of the folders of a sweep, and the lines that could not be read."""
+
     runs: tuple[Imported, ...]
     broken: tuple[str, ...]  # "folder/results.jsonl, line 3: why it is no record"
 
     @property
     def records(self) -> int:
+        """The number of evaluations."""
         return sum(len(one.run.records) for one in self.runs)
 
     @property
     def incomplete(self) -> list[Imported]:
-        """Runs without a ``done`` file, which old sweeps never have, that stopped before the steps they should have."""
+        """The runs that stopped early: fewer steps than planned and no ``done`` file, which old sweeps never have."""
         longest: dict[str, int] = {}
         for one in self.runs:
             longest[one.run.data] = max(one.last, longest.get(one.run.data, 0))
@@ -57,6 +77,8 @@ def _planned(one: Imported, longest: int) -> int:
 
 
 class Line(NamedTuple):
+    """One line of a results file."""
+
     args: dict[str, Any]
     hparams: dict[str, Any]
     run: tuple[str, str, int, tuple[str, ...], int]  # the fields of a Run but its records
@@ -64,7 +86,7 @@ class Line(NamedTuple):
 
 
 def read(*folders: Path) -> Sweep:
-    """Every ``results.jsonl`` of the folders and of the folders in them. Models are not opened."""
+    """Read every ``results.jsonl`` in the folders and one level below. Models are not opened."""
     runs: list[Imported] = []
     broken: list[str] = []
     for file in [file for folder in folders for file in _files(folder)]:
@@ -80,12 +102,12 @@ def read(*folders: Path) -> Sweep:
 
 def _files(folder: Path) -> list[Path]:
     name = "results.jsonl"
-    found = [file for file in [folder / name, *sorted(folder.glob(f"*/{name}"))] if file.is_file()]
-    if not found:
+    files = [file for file in [folder / name, *sorted(folder.glob(f"*/{name}"))] if file.is_file()]
+    if not files:
         raise InputError(f"{folder} has no folders with a {name}: give the output folder of a DomainBed sweep")
-    if all(file.stat().st_size == 0 for file in found):
+    if all(file.stat().st_size == 0 for file in files):
         raise InputError(f"every {name} in {folder} is empty: no run has come to its first evaluation")
-    return found
+    return files
 
 
 def _lines(file: Path, broken: list[str]) -> Iterator[Line]:
@@ -111,7 +133,7 @@ def _parsed(content: Any) -> Line:
     _check(args, ("trial_seed", "hparams_seed"), _is_count, "a whole number")
     _check({"holdout_fraction": 0.2, **args}, ("holdout_fraction",), _is_share, "a share of the images")
     _check({"checkpoint_freq": None, **args}, ("checkpoint_freq",), lambda every: not every or whole(every), "a number")
-    _check({"hparams": hparams}, ("hparams",), lambda found: isinstance(found, dict), "a dictionary")
+    _check({"hparams": hparams}, ("hparams",), lambda value: isinstance(value, dict), "a dictionary")
     _check({"batch_size": 0, **hparams}, ("batch_size",), _is_count, "a whole number")
     _check(content, ("step",), _is_count, "a whole number")
     _check({"step_time": 0.0, **content}, ("step_time",), lambda time: not time or number(time), "a number")
@@ -139,7 +161,7 @@ def _is_name(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    """DomainBed's own numbers may have become 300.0."""
+    """Whole numbers of DomainBed may be written as 300.0."""
     return whole(int(value) if isinstance(value, float) and value.is_integer() else value, least=0)
 
 
@@ -148,13 +170,13 @@ def _is_share(value: object) -> bool:
 
 
 def _domains(content: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[str, ...]:
-    """``args`` of runs that were written here name their domains; DomainBed's own do not."""
-    found = next(i for i in count() if f"env{i}_out_acc" not in content)
-    if not found:
+    """Runs written by us name their domains in ``args``; DomainBed's own do not."""
+    domains = next(i for i in count() if f"env{i}_out_acc" not in content)
+    if not domains:
         raise KeyError("env0_out_acc")
     names = args.get("domains")
     own = tuple(names) if isinstance(names, list) and all(map(_is_name, names)) else ()
-    return own if len(own) == len(set(own)) == found else environments(args["dataset"], found)
+    return own if len(own) == len(set(own)) == domains else environments(args["dataset"], domains)
 
 
 def _target(names: Sequence[str], i: Any) -> str:
@@ -172,9 +194,15 @@ def _parts(content: Mapping[str, Any], i: int, target: bool) -> dict[str, Scores
 
 
 def _timed(records: Sequence[Record]) -> list[Record]:
-    """In order of steps, with the seconds of a step, which is what DomainBed notes, added up."""
+    """Sort by step and add up the seconds: DomainBed notes those of a single step."""
     made: list[Record] = []
     for record in sorted(records, key=lambda record: record["step"]):
         step, seconds = (made[-1]["step"], made[-1]["seconds"]) if made else (-1, 0.0)
         made.append({**record, "seconds": seconds + record["seconds"] * (record["step"] - step)})
     return made
+
+
+def environments(dataset: str, count: int) -> tuple[str, ...]:
+    """Return the names of the environments 0 to count - 1; plain ones where the data set is not known in this form."""
+    known = DATASETS.get(dataset, ())
+    return known if len(known) == count else tuple(f"env{i}" for i in range(count))

@@ -1,28 +1,34 @@
-"""DomainBed's tables: for every rule of selection one per data set, and one of averages."""
+"""DomainBed's tables, one per data set and selection rule, computed and printed as its own program does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from domainwise.errors import csv_row, legible
 from domainwise.experiment.selection import Group, rule, selection, target_accuracy
-from domainwise.interop.domainbed.names import algorithms_in_order, datasets_in_order
-from domainwise.interop.domainbed.read import Sweep
+from domainwise.interop.domainbed.read import ALGORITHMS, DATASETS, Sweep
+from domainwise.report.formats import in_latex, one_line
 
 SELECTIONS = ("validation", "leave-one-out", "oracle")
+ERROR = "± is DomainBed's: the population standard deviation over the root of the number of trials."
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A mean over trials as a fraction, and its standard error; no error for a mean of means."""
+    """One number of a table: a mean over trials as a fraction, and its standard error; a mean of means has none."""
 
     mean: float | None = None
     error: float | None = None
     n: int = 0
 
     def text(self, sign: str = "+/-") -> str:
+        """Return it in percent, with the error behind ``sign``; X where nothing was run."""
         if self.mean is None:
             return "X"
         return f"{100 * self.mean:.1f}" + ("" if self.error is None else f" {sign} {100 * self.error:.1f}")
@@ -30,6 +36,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
+    """The accuracies of all algorithms on one data set, or their means over data sets, by one selection rule."""
+
     rule: str
     dataset: str  # empty in the table of averages over data sets
     columns: tuple[str, ...]
@@ -37,15 +45,17 @@ class Table:
 
     @property
     def title(self) -> str:
+        """The title as DomainBed prints it."""
         about = f"Dataset: {self.dataset}" if self.dataset else "Averages"
         return f"{about}, model selection method: {rule(self.rule).title}"
 
 
 def tables(sweep: Sweep) -> list[Table]:
+    """Return DomainBed's tables: for every selection rule one per data set, and one of averages."""
     runs = [one.run for one in sweep.runs]
-    algorithms = algorithms_in_order(run.algorithm for run in runs)
+    algorithms = _in_order((run.algorithm for run in runs), ALGORITHMS)
     domains = {run.data: tuple(run.records[0]["domains"]) for run in runs}
-    datasets = datasets_in_order(domains)
+    datasets = _in_order(domains, tuple(DATASETS))
     made = []
     for name in SELECTIONS:
         chosen = selection(runs, name)
@@ -63,14 +73,14 @@ def _of_dataset(
 ) -> Table:
     rows = {}
     for algorithm in algorithms:
-        found = _trials(dataset, algorithm, accuracies)
-        cells = [_cell(list(found.get(domain, {}).values())) for domain in domains]
+        by_target = _trials(dataset, algorithm, accuracies)
+        cells = [_cell(list(by_target.get(domain, {}).values())) for domain in domains]
         rows[algorithm] = (*cells, _average(cells))
     return Table(name, dataset, (*domains, "Avg"), rows)
 
 
 def _of_averages(name: str, datasets: Sequence[str], algorithms: Sequence[str], accuracies: Accuracies) -> Table:
-    """A trial's value is the mean over the targets it has; then come mean and error over trials."""
+    """First the mean over the targets of a trial seed; then mean and error over seeds."""
     rows = {}
     for algorithm in algorithms:
         cells = []
@@ -84,16 +94,16 @@ def _of_averages(name: str, datasets: Sequence[str], algorithms: Sequence[str], 
 
 
 def _trials(dataset: str, algorithm: str, accuracies: Accuracies) -> dict[str, dict[int, float]]:
-    """Target -> trial -> accuracy, of the runs with one target."""
-    found: dict[str, dict[int, float]] = {}
+    """Target -> trial seed -> accuracy, of the runs with one target."""
+    by_target: dict[str, dict[int, float]] = {}
     for group, accuracy in accuracies.items():
         if (group.data, group.algorithm) == (dataset, algorithm) and len(group.targets) == 1:
-            found.setdefault(group.targets[0], {})[group.seed] = accuracy
-    return found
+            by_target.setdefault(group.targets[0], {})[group.seed] = accuracy
+    return by_target
 
 
 def _cell(values: Sequence[float]) -> Cell:
-    """Population standard deviation over the root of the count, as DomainBed has it."""
+    """The error is the population standard deviation over the root of the count, as in DomainBed."""
     if not values:
         return Cell()
     return Cell(float(np.mean(values)), float(np.std(np.asarray(values) / np.sqrt(len(values)))), len(values))
@@ -102,3 +112,91 @@ def _cell(values: Sequence[float]) -> Cell:
 def _average(cells: Sequence[Cell]) -> Cell:
     means = [cell.mean for cell in cells if cell.mean is not None]
     return Cell(sum(means) / len(means), n=len(means)) if len(means) == len(cells) else Cell()
+
+
+def _in_order(names: Iterable[str], order: tuple[str, ...]) -> list[str]:
+    """The names DomainBed knows first and in its order, the others after them by name."""
+    return sorted(set(names), key=lambda name: (order.index(name) if name in order else len(order), name))
+
+
+def as_text(tables: Sequence[Table], records: int) -> str:
+    """Print exactly what DomainBed's collect_results prints, so that ``diff`` finds nothing."""
+    lines = [f"Total records: {records}"]
+    for table in tables:
+        width = 20 if table.dataset else 25
+        rows = [["Algorithm", *table.columns], *([name, *_texts(cells)] for name, cells in table.rows.items())]
+        lines += ["", f"-------- {legible(table.title)}"]
+        lines += ["  ".join(legible(word).ljust(width)[:width] for word in words) + " " for words in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _texts(cells: Sequence[Cell], sign: str = "+/-") -> list[str]:
+    return [cell.text(sign) for cell in cells]
+
+
+def as_markdown(tables: Sequence[Table], records: int) -> str:
+    """Return the tables as GitHub Markdown."""
+    lines = []
+    for table in tables:
+        rows = [["Algorithm", *table.columns], ["---"] + ["---:"] * len(table.columns)]
+        rows += [[name, *_texts(cells, "±")] for name, cells in table.rows.items()]
+        lines += [f"**{one_line(table.title)}**", ""]
+        lines += [*("| " + " | ".join(map(one_line, words)) + " |" for words in rows), ""]
+    return "\n".join([*lines, f"{records} records. {ERROR}"]) + "\n"
+
+
+def as_latex(tables: Sequence[Table], records: int) -> str:
+    r"""Return tables for ``\input``; they need the package booktabs."""
+    lines = [f"% {records} records. {ERROR}"]
+    for table in tables:
+        rows = [[in_latex(name), *_texts(cells, r"$\pm$")] for name, cells in table.rows.items()]
+        lines += ["", f"% {one_line(table.title)}", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}", r"\toprule"]
+        lines += [_latex_row(["Algorithm", *map(in_latex, table.columns)]), r"\midrule", *map(_latex_row, rows)]
+        lines += [r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(lines) + "\n"
+
+
+def _latex_row(words: Sequence[str]) -> str:
+    return " & ".join(words) + r" \\"
+
+
+def as_csv(tables: Sequence[Table], records: int) -> str:
+    """Return one line per cell, with every digit."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["selection", "dataset", "algorithm", "column", "mean", "error", "n"])
+    for table in tables:
+        for name, cells in table.rows.items():
+            for column, cell in zip(table.columns, cells, strict=True):
+                writer.writerow(csv_row(table.rule, table.dataset, name, column, cell.mean, cell.error, cell.n))
+    return file.getvalue()
+
+
+def as_json(tables: Sequence[Table], records: int) -> str:
+    """Return the tables as JSON, with every digit."""
+    content = [
+        {
+            "selection": table.rule,
+            "method": rule(table.rule).title,
+            "dataset": table.dataset or None,
+            "rows": [
+                {"algorithm": name, "cells": dict(zip(table.columns, map(_plain, cells), strict=True))}
+                for name, cells in table.rows.items()
+            ],
+        }
+        for table in tables
+    ]
+    return json.dumps({"records": records, "error": ERROR, "tables": content}, indent=1, ensure_ascii=False) + "\n"
+
+
+def _plain(cell: Cell) -> dict[str, float | None]:
+    return {"mean": cell.mean, "error": cell.error, "n": cell.n}
+
+
+FORMATS: dict[str, Callable[[Sequence[Table], int], str]] = {
+    "table": as_text,
+    "csv": as_csv,
+    "json": as_json,
+    "markdown": as_markdown,
+    "latex": as_latex,
+}
