@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from domainwise.errors import InputError, closest, csv_row
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import PRESETS, of_algorithm, resolve
 from domainwise.experiment.trial import Trial
 from domainwise.files import write_output
 from domainwise.paper.claims import check_claims, claims_table, order_sentences, section_orderings
 from domainwise.paper.columns import names_of, stand_in
-from domainwise.paper.comparison import Section, checkpoint_table, comparison_table, difference
+from domainwise.paper.comparison import Entry, Section, checkpoint_table, comparison_table, difference
 from domainwise.paper.numbers import DATA_SETS
 from domainwise.paper.scores import VIEWS
-from domainwise.report.formats import Cell, Table
+from domainwise.report.formats import Cell, Table, csv_table, json_text, writer
 
 CHECKED = ("network", "input_size", "augment", "validation", "batch", "steps", "evaluate_every", "holdout", "precision",
            "dropout", "freeze_batch_norm", "test", "selection")  # fmt: skip
@@ -38,10 +34,8 @@ class Page:
 
     def render(self, format: str = "table") -> str:
         """Return the page as text in one format."""
-        known = {name: write for name, (_, write) in FORMATS.items()}
-        if format not in known:
-            raise InputError(f'There is no table format "{format}": {closest(format, known)}')
-        return known[format](self)
+        _, write = writer(format, FORMATS)
+        return write(self)
 
     def tables(self) -> list[Table]:
         """Return every table on the page."""
@@ -133,18 +127,16 @@ def as_csv(page: Page) -> str:
     cells = [(section, entry, at, view) for section in page.sections for entry in section.entries
              for at in range(len(section.columns)) for view in VIEWS]  # fmt: skip
     seeds = sorted({seed for _, entry, at, view in cells for seed in entry.cells[view][at].values or {}})
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
     about = ["section", "row", "algorithm", "average", "column", "view", "paper"]
-    fields = [*about, "mean", "error", "n", "difference", "note"]
-    writer.writerow([*fields, *(f"seed {seed}" for seed in seeds)])
-    for section, entry, at, view in cells:
-        cell, column, row = entry.cells[view][at], section.columns[at], entry.row
-        values = [section.title, row.name, row.spec, row.average, column.title, view, entry.paper(column)]
-        accuracies = [(cell.values or {}).get(seed) for seed in seeds]
-        gap = difference(entry, at, column, view)
-        writer.writerow(csv_row(*values, cell.mean, cell.error, cell.n, gap, cell.note, *accuracies))
-    return file.getvalue()
+    numbers = ["mean", "error", "n", "difference", "note"]
+    return csv_table([*about, *numbers, *(f"seed {seed}" for seed in seeds)], [_line(*one, seeds) for one in cells])
+
+
+def _line(section: Section, entry: Entry, at: int, view: str, seeds: Sequence[int]) -> list[object]:
+    cell, column, row = entry.cells[view][at], section.columns[at], entry.row
+    about = [section.title, row.name, row.spec, row.average, column.title, view, entry.paper(column)]
+    numbers = [cell.mean, cell.error, cell.n, difference(entry, at, column, view), cell.note]
+    return [*about, *numbers, *((cell.values or {}).get(seed) for seed in seeds)]
 
 
 def as_json(page: Page) -> str:
@@ -155,7 +147,7 @@ def as_json(page: Page) -> str:
         "notes": page.notes,
         "sections": [*map(_plain, page.sections)],
     }
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(content)
 
 
 def _plain(section: Section) -> dict[str, Any]:

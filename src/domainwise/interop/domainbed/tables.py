@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from domainwise.errors import csv_row, legible
+from domainwise.errors import legible
 from domainwise.experiment.selection import Group, rule, selection, target_accuracy
 from domainwise.interop.domainbed.read import ALGORITHMS, DATASETS, Sweep
-from domainwise.report.formats import in_latex, one_line
+from domainwise.report.formats import LATEX, csv_table, json_text, latex_tabular, markdown_table, one_line
 
 SELECTIONS = ("validation", "leave-one-out", "oracle")
 ERROR = "± is DomainBed's: the population standard deviation over the root of the number of trials."
@@ -124,52 +121,39 @@ def as_text(tables: Sequence[Table], records: int) -> str:
     lines = [f"Total records: {records}"]
     for table in tables:
         width = 20 if table.dataset else 25
-        rows = [["Algorithm", *table.columns], *([name, *_texts(cells)] for name, cells in table.rows.items())]
+        head, rows = _words(table, "+/-")
         lines += ["", f"-------- {legible(table.title)}"]
-        lines += ["  ".join(legible(word).ljust(width)[:width] for word in words) + " " for words in rows]
+        lines += ["  ".join(legible(word).ljust(width)[:width] for word in words) + " " for words in [head, *rows]]
     return "\n".join(lines) + "\n"
 
 
-def _texts(cells: Sequence[Cell], sign: str = "+/-") -> list[str]:
-    return [cell.text(sign) for cell in cells]
+def _words(table: Table, sign: str) -> tuple[list[str], list[list[str]]]:
+    rows = [[name, *(cell.text(sign) for cell in cells)] for name, cells in table.rows.items()]
+    return ["Algorithm", *table.columns], rows
 
 
 def as_markdown(tables: Sequence[Table], records: int) -> str:
     """Return the tables as GitHub Markdown."""
-    lines = []
-    for table in tables:
-        rows = [["Algorithm", *table.columns], ["---"] + ["---:"] * len(table.columns)]
-        rows += [[name, *_texts(cells, "±")] for name, cells in table.rows.items()]
-        lines += [f"**{one_line(table.title)}**", ""]
-        lines += [*("| " + " | ".join(map(one_line, words)) + " |" for words in rows), ""]
-    return "\n".join([*lines, f"{records} records. {ERROR}"]) + "\n"
+    parts = [f"**{one_line(table.title)}**\n\n{markdown_table(*_words(table, '±'))}\n" for table in tables]
+    return "\n".join([*parts, f"{records} records. {ERROR}"]) + "\n"
 
 
 def as_latex(tables: Sequence[Table], records: int) -> str:
     r"""Return tables for ``\input``; they need the package booktabs."""
-    lines = [f"% {records} records. {ERROR}"]
-    for table in tables:
-        rows = [[in_latex(name), *_texts(cells, r"$\pm$")] for name, cells in table.rows.items()]
-        lines += ["", f"% {one_line(table.title)}", rf"\begin{{tabular}}{{l{'c' * len(table.columns)}}}", r"\toprule"]
-        lines += [_latex_row(["Algorithm", *map(in_latex, table.columns)]), r"\midrule", *map(_latex_row, rows)]
-        lines += [r"\bottomrule", r"\end{tabular}"]
-    return "\n".join(lines) + "\n"
-
-
-def _latex_row(words: Sequence[str]) -> str:
-    return " & ".join(words) + r" \\"
+    parts = [f"\n% {one_line(table.title)}\n{latex_tabular(*_words(table, LATEX['±']), 'c')}" for table in tables]
+    return "\n".join([f"% {records} records. {ERROR}", *parts]) + "\n"
 
 
 def as_csv(tables: Sequence[Table], records: int) -> str:
     """Return one line per cell, with every digit."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["selection", "dataset", "algorithm", "column", "mean", "error", "n"])
-    for table in tables:
-        for name, cells in table.rows.items():
-            for column, cell in zip(table.columns, cells, strict=True):
-                writer.writerow(csv_row(table.rule, table.dataset, name, column, cell.mean, cell.error, cell.n))
-    return file.getvalue()
+    head = ["selection", "dataset", "algorithm", "column", "mean", "error", "n"]
+    rows = [
+        (table.rule, table.dataset, name, column, cell.mean, cell.error, cell.n)
+        for table in tables
+        for name, cells in table.rows.items()
+        for column, cell in zip(table.columns, cells, strict=True)
+    ]
+    return csv_table(head, rows)
 
 
 def as_json(tables: Sequence[Table], records: int) -> str:
@@ -180,17 +164,13 @@ def as_json(tables: Sequence[Table], records: int) -> str:
             "method": rule(table.rule).title,
             "dataset": table.dataset or None,
             "rows": [
-                {"algorithm": name, "cells": dict(zip(table.columns, map(_plain, cells), strict=True))}
+                {"algorithm": name, "cells": dict(zip(table.columns, map(asdict, cells), strict=True))}
                 for name, cells in table.rows.items()
             ],
         }
         for table in tables
     ]
-    return json.dumps({"records": records, "error": ERROR, "tables": content}, indent=1, ensure_ascii=False) + "\n"
-
-
-def _plain(cell: Cell) -> dict[str, float | None]:
-    return {"mean": cell.mean, "error": cell.error, "n": cell.n}
+    return json_text({"records": records, "error": ERROR, "tables": content})
 
 
 FORMATS: dict[str, Callable[[Sequence[Table], int], str]] = {
