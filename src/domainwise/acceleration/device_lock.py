@@ -6,11 +6,23 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 
 T = TypeVar("T")
+
+
+class Submit(Protocol):
+    """A way to give the device work: :func:`directly`, or :func:`with_device_lock` where trials share it."""
+
+    def __call__(self, work: Callable[[], T]) -> T: ...
+
+
+def directly(work: Callable[[], T]) -> T:
+    """Call ``work`` here and now: nothing else uses the device."""
+    return work()
+
 
 _lock = threading.RLock()
 _threads: list[ThreadPoolExecutor] = []

@@ -1,8 +1,12 @@
-"""How well an algorithm predicts one part of one domain."""
+"""Evaluate a model on parts of domains: accuracy, loss, and the counts that other metrics are made of."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +14,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from domainwise.acceleration.device_lock import with_device_lock
+from domainwise.acceleration.device_lock import Submit, directly
 from domainwise.algorithms import Algorithm
-from domainwise.data.batches.feed import Inputs, Part, batches
+from domainwise.averaging import refresh_batch_norm, swapped_in
+from domainwise.data.batches.feed import Feed, Inputs, Part, batches
 from domainwise.experiment.metrics import BINS, kept
-from domainwise.experiment.records import Scores
+from domainwise.experiment.records import DomainScores, Scores
+from domainwise.experiment.trial import Trial
+from domainwise.seeds import seed_hash
+
+REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 
 Numbers = npt.NDArray[np.float32]
 
@@ -22,27 +31,92 @@ Numbers = npt.NDArray[np.float32]
 def evaluate(
     algorithm: Algorithm, part: Part, inputs: Inputs, generator: torch.Generator | None = None, *, counts: bool = False
 ) -> Scores:
-    """Accuracy, mean cross-entropy and the number of images they are over; with a generator, of augmented images.
+    """Return accuracy, mean cross-entropy and the number of images they are over; with a generator, of augmented images.
 
     With ``counts`` also what :mod:`domainwise.experiment.metrics` derives everything else from.
     """
-    return begin(algorithm, part, inputs, generator, counts=counts).result()
-
-
-def begin(
-    algorithm: Algorithm, part: Part, inputs: Inputs, generator: torch.Generator | None = None, *, counts: bool = False
-) -> Evaluation:
-    """:func:`evaluate` without waiting for the device, which then has the next part to go on with."""
-    return Evaluation(with_device_lock(lambda: _sums(algorithm, part, inputs, generator, counts)), len(part))
+    return Pending(_sums(algorithm, part, inputs, generator, counts), len(part)).result()
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Pending:
+    """An evaluation that the device may still be at; it has the next one to go on with meanwhile."""
+
     sums: dict[str, Tensor]  # on the device
     count: int
 
     def result(self) -> Scores:
+        """Wait for the device, and return the scores."""
         return _named(_fetched(self.sums), self.count)
+
+
+class Evaluator:
+    """Evaluates a run's model on the holdout of every source, to select by, and on both parts of every target.
+
+    ``parts`` are the main part of every domain and its holdout. With ``evaluate_all`` the main parts of the sources
+    are evaluated too: nothing depends on them. The random draws are apart from those of training and from each other,
+    so that evaluating more, or an average too, changes no other number.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        algorithm: Algorithm,
+        parts: Mapping[str, tuple[Part, Part]],
+        feed: Feed,
+        evaluate_all: bool = False,
+        submit: Submit = directly,
+    ) -> None:
+        self.trial, self.algorithm, self.parts, self.feed = trial, algorithm, parts, feed
+        self.evaluate_all, self.submit = evaluate_all, submit
+        # Every average draws what it would as the only one.
+        models = {"model": "model", **dict.fromkeys(trial.averages, "average")}
+        self.generators = {
+            f"{model}{part}": torch.Generator().manual_seed(seed_hash(trial.seed, "validation", f"{name}{part}"))
+            for model, name in models.items()
+            for part in ("", ", all")
+        }
+
+    def evaluate(self, model: str = "model") -> DomainScores:
+        """Return the scores of the weights that are in the network now: the model's, or those of a named average."""
+        pending = {name: self._domain(name, main, holdout, model) for name, (main, holdout) in self.parts.items()}
+        return {name: {part: one.result() for part, one in own.items()} for name, own in pending.items()}
+
+    def validation_loss(self, domains: DomainScores) -> float:
+        """Return the mean loss on the holdouts of the sources."""
+        return fmean(parts["holdout"]["loss"] for name, parts in domains.items() if name not in self.trial.targets)
+
+    @contextmanager
+    def averaged(self, weights: Sequence[Tensor]) -> Iterator[None]:
+        """Put averaged weights into the network for a while, with batch-norm statistics that belong to them."""
+        net, feed = self.algorithm.net, self.feed
+        # From a generator of its own, the same every time: training's draws are not touched, and nothing is to be saved.
+        seed = seed_hash(self.trial.seed, "refresh")
+        aside = Feed(feed.parts, feed.inputs, feed.batch, seed, balanced=feed.balanced, pooled=feed.pooled)
+        with swapped_in(net.parameters(), weights, net.buffers()):
+            self.submit(lambda: refresh_batch_norm(net, (aside.draw() for _ in range(REFRESH))))  # type: ignore[misc]
+            yield
+
+    def _domain(self, name: str, main: Part, holdout: Part, model: str) -> dict[str, Pending]:
+        if name in self.trial.targets:
+            return {"main": self._part(main), "holdout": self._part(holdout)}
+        augmented = self.trial.validation == "augmented"
+        pending = {"holdout": self._part(holdout, self.generators[model] if augmented else None)}
+        if not self.evaluate_all:
+            return pending
+        return {"main": self._part(main, self.generators[f"{model}, all"] if augmented else None), **pending}
+
+    def _part(self, part: Part, generator: torch.Generator | None = None) -> Pending:
+        sums = self.submit(lambda: _sums(self.algorithm, part, self.feed.inputs, generator, counts=True))
+        return Pending(sums, len(part))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: generator.get_state() for name, generator in self.generators.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, generator in self.generators.items():
+            # the only average there could be was called "average" once
+            generator.set_state(state[name] if name in state else state["average" + ", all" * name.endswith(", all")])
 
 
 def _sums(

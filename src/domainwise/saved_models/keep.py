@@ -1,4 +1,4 @@
-"""Keeps models of a run: the best as selection sees it, those of every evaluation, or some spread over training."""
+"""Keep models of a run: the best by the rule of selection, those of every evaluation, or some spread over training."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Keep = Literal["best", "none", "all"]
 
 
 class Keeper:
-    """The best model stays in memory until the run ends well; all others are written into the folder at once.
+    """Keeps the best model in memory until the run has ended well, and writes all others into the folder at once.
 
     Args:
         keep: "best", "none", or "all" for the model of every evaluation too, in ``models/<step>`` and, averaged, in
@@ -41,7 +41,8 @@ class Keeper:
         self.kept: dict[str, tuple[int, dict[str, Tensor]]] = {}
         self.recalled: dict[str, dict[str, Any]] = {}  # beside the weights of each
 
-    def starts(self, algorithm: Algorithm, data: Domains, inputs: Inputs) -> None:
+    def begin(self, algorithm: Algorithm, data: Domains, inputs: Inputs) -> None:
+        """Take the algorithm whose models are to be kept, before its first update."""
         self.algorithm = algorithm
         if self.keep != "none" or self.snapshots:
             self.about: dict[str, Any] = {
@@ -55,13 +56,16 @@ class Keeper:
                 "init": fingerprint(algorithm.net.state_dict()),
             }
 
-    def after(self, step: int) -> None:
-        """See the model as an update has left it."""
+    def updated(self, step: int) -> None:
+        """Write a snapshot of the model, if this is a step for one."""
         if step in self.snapshots:
             self._write(f"snapshots/{step}", self._weights(), {"step": step, "validation": None, "which": "model"})
 
-    def look(self, which: str, record: Record, last: bool) -> None:
-        """See the model as it is now, with the record of its evaluation: "model", or the name of an averager."""
+    def evaluated(self, which: str, record: Record, last: bool) -> None:
+        """Keep the current weights if this record of them is the best so far.
+
+        ``which`` is "model", or the name of the averager whose weights are in the network now.
+        """
         if self.keep == "none":
             return
         value = self._value(record)
@@ -75,6 +79,7 @@ class Keeper:
             self.kept[which], self.recalled[which] = (record["step"], self._weights()), self._recalled()
 
     def write(self, folder: Path) -> None:
+        """Write the best models into a trial's folder, in place of those of an earlier run."""
         for which, (step, weights) in self.kept.items():
             config = {"step": step, "validation": self.values[which], **self._told(which)}
             save(folder / f"best{self._behind(which)}", weights, {**self.about, **config, **self.recalled[which]})

@@ -1,4 +1,4 @@
-"""The losses of a run as they come, and the end of one whose losses stop being finite."""
+"""Collect the losses of a run without waiting for the device, and end a run that diverges."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from domainwise.algorithms import Algorithm
 from domainwise.algorithms._bases import advice
-from domainwise.experiment.trial import Trial
-from domainwise.saved_models.saved import algorithm_of
 
 
 class Diverged(ArithmeticError):  # noqa: N818  an outcome rather than a mistake
-    """The loss stopped being finite."""
+    """Raised where a run diverges: a loss is inf or nan."""
 
     def __init__(self, step: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -24,30 +23,31 @@ class Diverged(ArithmeticError):  # noqa: N818  an outcome rather than a mistake
 
 
 class Losses:
-    """The losses of every update, which stay on the device until somebody looks."""
+    """The losses of every update, which stay on the device until they are asked for."""
 
-    def __init__(self, trial: Trial, sources: Sequence[str]) -> None:
-        self.trial, self.sources = trial, sources
+    def __init__(self, algorithm: Algorithm, sources: Sequence[str]) -> None:
+        self.algorithm, self.sources = algorithm, sources
         self.waiting: list[tuple[int, dict[str, Tensor]]] = []
         self.sent: Sent | None = None
         self.seen: list[float] = []
 
-    def keep(self, step: int, metrics: dict[str, Tensor]) -> None:
+    def add(self, step: int, metrics: dict[str, Tensor]) -> None:
+        """Keep the losses of one update, without looking at them."""
         self.waiting.append((step, metrics))
 
-    def glance(self) -> None:
-        """At what was sent at the last glance: the device is not waited for, and never runs out of work."""
-        self._see()
+    def poll(self) -> None:
+        """Check the losses that the previous call sent, then send the new ones: the device is never waited for."""
+        self._check_sent()
         if self.waiting:
             self.sent = Sent(self.waiting)
             self.waiting = []
 
-    def look(self) -> None:
-        """At all of them."""
-        self.glance()
-        self._see()
+    def flush(self) -> None:
+        """Check all losses so far."""
+        self.poll()
+        self._check_sent()
 
-    def _see(self) -> None:
+    def _check_sent(self) -> None:
         sent, self.sent = self.sent, None
         for step, losses in sent.arrived() if sent else ():
             bad = [name for name, value in losses.items() if not math.isfinite(value)]
@@ -56,28 +56,27 @@ class Losses:
             self.seen.append(losses["loss"])
 
     def mean(self) -> float:
-        """Of the losses since the mean was last asked for."""
+        """Return the mean of the losses since this was last asked for."""
         mean = fmean(self.seen)
         self.seen.clear()
         return mean
 
     def state_dict(self) -> dict[str, Any]:
-        """After a look: those that wait are not in it."""
+        """Return the losses that no mean has counted yet; flush before, for those that wait are not among them."""
         return {"seen": list(self.seen)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.seen = list(state["seen"])
 
     def _sentence(self, step: int, bad: list[str]) -> str:
-        algorithm = algorithm_of(self.trial)
         legs = [int(name.removeprefix("leg")) for name in bad if name.startswith("leg")]
-        domain = f' (domain "{self.sources[legs[0]]}")' if legs and not algorithm.pooled else ""
+        domain = f' (domain "{self.sources[legs[0]]}")' if legs and not self.algorithm.pooled else ""
         where = f" on leg {legs[0]}{domain}" if legs else ""
-        return f"the loss stopped being finite at step {step}{where}: try {advice(algorithm)}"
+        return f"the loss stopped being finite at step {step}{where}: try {advice(self.algorithm)}"
 
 
 class Sent:
-    """Metrics of some updates on their way from the device."""
+    """The losses of some updates on their way from the device."""
 
     def __init__(self, metrics: Sequence[tuple[int, dict[str, Tensor]]]) -> None:
         self.steps, self.names = [step for step, _ in metrics], list(metrics[0][1])
@@ -91,7 +90,7 @@ class Sent:
             self.there.record(stream)
 
     def arrived(self) -> Iterator[tuple[int, dict[str, float]]]:
-        """By step, once they have come."""
+        """Wait for them, and yield every step with its losses by name."""
         if self.there is not None:
             self.there.synchronize()
         for step, row in zip(self.steps, self.table.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Everything that changes while a trial runs, on disk: so that a run that was killed goes on as if it had not been."""
+"""Save all that changes while a trial runs, so that a run that was killed goes on as if it had not been."""
 
 from domainwise.training.checkpoints.files import (
     FORMAT,
@@ -12,7 +12,7 @@ from domainwise.training.checkpoints.files import (
     told_of,
     unfinished,
 )
-from domainwise.training.checkpoints.schedule import Checkpoints, Stateful
+from domainwise.training.checkpoints.schedule import Checkpoints, Fresh, Resumed, Stateful
 from domainwise.training.checkpoints.serialise import flatten, unflatten
 from domainwise.training.checkpoints.signals import (
     Stopped,
@@ -28,6 +28,8 @@ __all__ = [
     "Checkpoints",
     "Damaged",
     "Found",
+    "Fresh",
+    "Resumed",
     "Stateful",
     "Stopped",
     "ask_to_stop",

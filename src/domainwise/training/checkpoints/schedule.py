@@ -1,4 +1,4 @@
-"""The checkpoints of one trial: when to save one, which to go on from."""
+"""Decide when a trial saves a checkpoint, and which one it resumes from."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from domainwise.acceleration.device_lock import with_device_lock
+from domainwise.acceleration.device_lock import Submit, directly
 from domainwise.errors import InputError
 from domainwise.files import exists, sync
-from domainwise.training.checkpoints.files import NAME, Damaged, Found, load, remove, saved, unfinished, write
+from domainwise.training.checkpoints.files import NAME, Damaged, load, remove, saved, unfinished, write
 from domainwise.training.checkpoints.serialise import flatten
 from domainwise.training.checkpoints.signals import Stopped, stop_requested
 
@@ -29,12 +28,47 @@ Flat = tuple[Any, dict[str, Tensor]]
 
 
 class Stateful(Protocol):
+    """A part of a run whose state a checkpoint holds."""
+
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
+@dataclass(frozen=True)
+class Fresh:
+    """The beginning of a run, where there is no checkpoint to resume from."""
+
+    step: int = 0
+    seconds: float = 0.0
+
+    def restore(self, parts: Mapping[str, Stateful]) -> None:
+        """Leave all parts as they are."""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """The point of a run that a checkpoint was saved at."""
+
+    step: int  # updates made
+    seconds: float  # spent on the trial before
+    state: dict[str, Any]
+    journals: Mapping[str, int]  # the lengths that they had
+
+    def restore(self, parts: Mapping[str, Stateful]) -> None:
+        """Put all parts where they were. The state is given away meanwhile: there is no memory for two of them."""
+        for name, part in parts.items():
+            part.load_state_dict(self.state.pop(name))
+
+    def cut_journals(self, folder: Path) -> None:
+        """Cut the journals to the length they had; what came later will be written again."""
+        for name, length in self.journals.items():
+            if exists(folder / name):
+                with (folder / name).open("r+b") as file:
+                    file.truncate(length)
+
+
 class Checkpoints:
-    """``Checkpoints()`` saves nothing and finds nothing.
+    """The checkpoints of one trial; ``Checkpoints()`` saves nothing.
 
     Saving takes a copy of the state; a thread writes it while training goes on, which waits only where the next one is
     due before.
@@ -44,7 +78,7 @@ class Checkpoints:
         identity: what must agree with a checkpoint for it to be of this trial; where it differs it is refused.
         choices: what must agree too, but may be chosen differently: then the trial starts from the beginning.
         circumstances: what may change the last digits: a difference is said.
-        journals: files that only grow; going on cuts them to the length they had.
+        journals: files that only grow; a run that resumes cuts them to the length they had.
         agree: whether journals agree with each other up to some lengths, for checkpoints that kept no hashes of them.
         every: save after so many updates; None saves at evaluations, but not too often, and at least once a minute.
         device: where tensors go that were on a GPU.
@@ -65,24 +99,14 @@ class Checkpoints:
         say: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self.folder, self.journals, self.every, self.device, self.say = folder, journals, every, device, say
-        self.identity, self.choices, self.circumstances = (
-            dict(identity or {}),
-            dict(choices or {}),
-            dict(circumstances or {}),
-        )
+        self.identity, self.choices = dict(identity or {}), dict(choices or {})
+        self.circumstances = dict(circumstances or {})
         self.agree, self.begun = agree, Beginnings()
-        self.found: Found | None = None
-        self.parts: Mapping[str, Stateful] = {}
-        self.updates, self.cost, self.last = 0, 0.0, time.perf_counter()
+        self.cost, self.last = 0.0, time.perf_counter()
         self.writing: tuple[int, Future[None]] | None = None  # after so many updates
 
-    @property
-    def seconds(self) -> float:
-        """Those that were spent on the trial before."""
-        return float(self.found.about["seconds"]) if self.found else 0.0
-
-    def find(self) -> bool:
-        """Look for a state to go on from, and cut the journals to where they were then.
+    def find(self) -> Fresh | Resumed:
+        """Look for a checkpoint to resume from, the newest that is whole.
 
         Only what was read and is damaged is taken away. An OSError leaves everything as it was: it may be gone soon.
         """
@@ -91,46 +115,22 @@ class Checkpoints:
             remove(left)
         for path in saved(self.folder):
             try:
-                self.found = self._accepted(path)
+                return self._accepted(path)
             except Damaged as error:
                 self.say(f"{error}: it is not used")
                 remove(path)
                 if not saved(self.folder):
                     self.say("starts from the beginning: there is no other checkpoint")
-            else:
-                break
-        if self.found is None:
-            self.clear()
-            return False
-        for name, length in _lengths(self.found.about, self.journals).items():
-            if exists(self.folder / name):
-                with (self.folder / name).open("r+b") as file:
-                    file.truncate(length)
-        self.say(f"resumes at step {self.found.step}")
-        return True
+        return Fresh()
 
-    def restore(self, parts: Mapping[str, Stateful]) -> int:
-        """Take the parts whose state is to be saved, and put them where they were; returns the updates made."""
-        self.parts = parts
-        self.last = time.perf_counter()
-        if self.found is None:
-            return 0
-        state = self.found.state
-        for name, part in parts.items():
-            with_device_lock(partial(part.load_state_dict, state[name]))
-        self.updates = self.found.step
-        self.found = replace(self.found, state=None)  # a second copy of everything is not needed any more
-        return self.updates
-
-    def due(self, evaluated: bool) -> bool:
-        """Whether to save now, after one more update."""
-        self.updates += 1
+    def due(self, updates: int, evaluated: bool) -> bool:
+        """Return whether to save now, after so many updates."""
         if stop_requested():
             return True
         if self.folder is None:
             return False
         if self.every is not None:
-            return self.updates % self.every == 0
+            return updates % self.every == 0
         if self.writing is not None:
             if not self.writing[1].done():
                 return False
@@ -138,20 +138,24 @@ class Checkpoints:
         since = time.perf_counter() - self.last
         return since > AT_LEAST or (evaluated and since > max(AT_MOST, SHARE * self.cost))
 
-    def save(self, seconds: float) -> None:
-        """Save all parts; ``seconds`` were spent on the trial so far. Where it is time to stop, stop."""
+    def save(self, updates: int, parts: Mapping[str, Stateful], seconds: float, submit: Submit = directly) -> None:
+        """Save the state of all parts after so many updates and seconds of the trial. Where it is time to stop, stop.
+
+        ``submit`` is called to copy the state from the device.
+        """
         if self.folder is not None:
             self.settle()
             self.last = time.perf_counter()
             try:
-                flat, about = self._taken(self.folder, seconds)
+                about = self._about(self.folder, seconds)
+                flat = submit(lambda: flatten({name: part.state_dict() for name, part in parts.items()}))
             except (OSError, InputError) as error:
-                self._failed(self.updates, error)
+                self._failed(updates, error)
             else:
-                self._start(self.folder, flat, about)
+                self._start(self.folder, updates, flat, about)
         if number := stop_requested():
             self.settle()
-            raise Stopped(f"stopped after {self.updates} updates: {self._promise()}", number)
+            raise Stopped(f"stopped after {updates} updates: {self._promise(updates)}", number)
 
     def settle(self) -> None:
         """Wait for what is being written. What goes wrong with it is said: it is never the end of a trial."""
@@ -167,26 +171,25 @@ class Checkpoints:
                 self.writing = None
 
     def clear(self) -> None:
+        """Delete all checkpoints of the trial."""
         assert self.folder is not None
         self.settle()
         self.begun = Beginnings()  # of the journals as they are written from now on
         for path in (*saved(self.folder), *unfinished(self.folder)):
             remove(path)
 
-    def _taken(self, folder: Path, seconds: float) -> tuple[Flat, dict[str, Any]]:
-        """A copy of everything as it is now, and what is to be said about it."""
+    def _about(self, folder: Path, seconds: float) -> dict[str, Any]:
         journals = {name: folder / name for name in self.journals}
-        about = {
+        return {
             "identity": self.identity,
             "choices": self.choices,
             "circumstances": self.circumstances,
             "journals": {name: path.stat().st_size if path.exists() else 0 for name, path in journals.items()},
             "seconds": seconds,
         }
-        return with_device_lock(lambda: flatten({name: part.state_dict() for name, part in self.parts.items()})), about
 
-    def _start(self, folder: Path, flat: Flat, about: dict[str, Any]) -> None:
-        updates, started = self.updates, self.last
+    def _start(self, folder: Path, updates: int, flat: Flat, about: dict[str, Any]) -> None:
+        started = self.last
 
         def written() -> None:
             try:
@@ -200,20 +203,20 @@ class Checkpoints:
             finally:
                 self.cost = time.perf_counter() - started
 
-        self.writing = updates, _begun(written)
+        self.writing = updates, _in_a_thread(written)
 
     def _failed(self, updates: int, error: Exception) -> None:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         self.say(f"no checkpoint could be saved after {updates} updates, training goes on: {reason}")
 
-    def _promise(self) -> str:
+    def _promise(self, updates: int) -> str:
         with suppress(OSError):  # a disk that does not say
-            if self.folder is not None and exists(self.folder / f"{NAME}{self.updates:08d}"):
+            if self.folder is not None and exists(self.folder / f"{NAME}{updates:08d}"):
                 return "start the same command again to go on from there"
         return "the same command again starts this trial from what was saved last, if anything was"
 
-    def _accepted(self, path: Path) -> Found | None:
-        """The checkpoint, if this trial can go on from it; None, said, where other choices were made."""
+    def _accepted(self, path: Path) -> Fresh | Resumed:
+        """Where this trial can resume from a checkpoint; at the beginning, and said, where other choices were made."""
         assert self.folder is not None
         found = load(path, self.device)
         if other := differences(found.about["identity"], self.identity):
@@ -222,12 +225,13 @@ class Checkpoints:
                 "another folder"
             )
         if other := differences(found.about["choices"], self.choices):
-            self.say(f"starts from the beginning, since what was begun here was begun otherwise: {other}")
-            return None
+            self.say(f"starting over: the interrupted run here used other options ({other})")
+            return Fresh()
         self._check_journals(self.folder, path, found.about)
         if other := differences(found.about["circumstances"], self.circumstances):
             self.say(f"the numbers may differ in their last digits from those of an undisturbed run: {other}")
-        return found
+        self.say(f"resumes at step {found.step}")
+        return Resumed(found.step, found.about["seconds"], found.state, _lengths(found.about, self.journals))
 
     def _check_journals(self, folder: Path, checkpoint: Path, about: Mapping[str, Any]) -> None:
         """:class:`Damaged` where journals are not what they were, up to where the checkpoint was written."""
@@ -245,7 +249,7 @@ class Checkpoints:
 
 
 def _lengths(about: Mapping[str, Any], journals: tuple[str, ...]) -> dict[str, int]:
-    """How long the journals were; a checkpoint may be anybody's, and what else it names is none of them."""
+    """Return how long the journals were; a checkpoint may be anybody's, and what else it names is none of them."""
     return {name: about["journals"][name] for name in journals if name in about["journals"]}
 
 
@@ -267,8 +271,8 @@ class Beginnings:
         return str(digest.hexdigest())
 
 
-def _begun(work: Callable[[], None]) -> Future[None]:
-    """In a thread that ends with it, or at once where there can be no more threads."""
+def _in_a_thread(work: Callable[[], None]) -> Future[None]:
+    """Do some work in a thread that ends with it, or at once where there can be no more threads."""
     thread = ThreadPoolExecutor(1)
     try:
         return thread.submit(work)
@@ -285,6 +289,6 @@ def _begun(work: Callable[[], None]) -> Future[None]:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """In words: "torch was 2.11 and is 2.12"."""
+    """Say in words what differs: "torch was 2.11 and is 2.12"."""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     return ", ".join(f"{name} was {before.get(name)} and is {now.get(name)}" for name in names)

@@ -1,0 +1,112 @@
+"""Build what a training run works with: the algorithm with its network, the minibatches, and the evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from domainwise.acceleration.cuda_graph import Update, prepare, updater
+from domainwise.acceleration.device_lock import Submit
+from domainwise.acceleration.precision import arithmetic_units
+from domainwise.algorithms import Algorithm
+from domainwise.averaging import Averages
+from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
+from domainwise.data.domains import Domains
+from domainwise.data.splits import split_domain
+from domainwise.experiment.trial import Trial
+from domainwise.networks.network import Network
+from domainwise.saved_models.evaluation import Evaluator
+from domainwise.saved_models.saved import algorithm_of, network_of, normalisation
+from domainwise.seeds import seed_hash
+from domainwise.training.checkpoints import Stateful
+from domainwise.training.loss_log import Losses
+from domainwise.training.run_options import RunOptions
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The parts of a run that train and evaluate, every random generator at its beginning."""
+
+    algorithm: Algorithm
+    update: Update  # the algorithm's, perhaps recorded in a CUDA graph
+    feed: Feed
+    evaluator: Evaluator
+    losses: Losses
+    averages: Averages
+
+    @property
+    def parts(self) -> dict[str, Stateful]:
+        """All that changes while the run goes on, by the names that checkpoints have for it."""
+        parts: dict[str, Stateful] = {"algorithm": self.algorithm, "feed": self.feed, "examiner": self.evaluator}
+        parts |= {"losses": self.losses, "generators": GlobalGenerators(self.algorithm.device)}
+        return {**parts, "average": self.averages} if self.averages.each else parts
+
+
+def set_up(
+    trial: Trial, data: Domains, options: RunOptions, say: Callable[[str], None], submit: Submit
+) -> Setup:
+    """Build the network and all that trains and evaluates it on ``options.device``."""
+    device, fast = options.device, options.fast
+    on_host = not has_room(data, device)
+    if on_host and device != "cpu":
+        say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
+    if fast.compile and not fast.compiles(device) and device != "cpu":
+        say("the network is not compiled, which takes longer: Triton is not installed")
+    parts: dict[str, tuple[Part, Part]] = {}  # main to train on (or test on, for a target), holdout
+    for i, domain in enumerate(data):
+        main, holdout = split_domain(domain, i, trial.holdout, trial.seed)
+        parts[domain.name] = Part(domain, main, device, on_host), Part(domain, holdout, device, on_host)
+    algorithm = algorithm_of(trial)
+    net, update = submit(lambda: _network(trial, data, algorithm, options, say))
+    scale = normalisation(net, data.shape[-1])
+    inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
+    sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
+    feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
+    evaluator = Evaluator(trial, algorithm, parts, feed, options.evaluate_all, submit)
+    losses = Losses(algorithm, [part.domain.name for part in sources])
+    return Setup(algorithm, update, feed, evaluator, losses, Averages(trial.average))
+
+
+def _network(
+    trial: Trial, data: Domains, algorithm: Algorithm, options: RunOptions, say: Callable[[str], None]
+) -> tuple[Network, Update]:
+    """Build the network and hand it to the algorithm; afterwards torch's own generator stands where dropout draws."""
+    torch.manual_seed(seed_hash(trial.seed, "init"))
+    net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(options.device)
+    shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
+    prepare(net, shape, precision=trial.precision, fast=options.fast, full=EVALUATION_BATCH)
+    update = updater(algorithm.setup(net, seed=trial.seed), capture=options.fast.capture, say=say)
+    torch.manual_seed(seed_hash(trial.seed, "dropout"))
+    return net, update
+
+
+@contextmanager
+def process_settings(trial: Trial, options: RunOptions, submit: Submit) -> Iterator[None]:
+    """Set the arithmetic that the trial wants; afterwards this and torch's own generators are as they were."""
+    forked = torch.random.fork_rng(devices=[options.device] if options.device != "cpu" else [])
+    submit(forked.__enter__)
+    try:
+        with arithmetic_units(trial.precision, options.fast.deterministic):
+            yield
+    finally:
+        submit(lambda: forked.__exit__(None, None, None))
+
+
+class GlobalGenerators:
+    """Torch's own random generators, which dropout draws from."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def state_dict(self) -> dict[str, Any]:
+        on_gpu = self.device.type == "cuda"
+        return {"cpu": torch.get_rng_state(), "gpu": torch.cuda.get_rng_state(self.device) if on_gpu else None}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        torch.set_rng_state(state["cpu"])
+        if self.device.type == "cuda" and state["gpu"] is not None:
+            torch.cuda.set_rng_state(state["gpu"], self.device)
