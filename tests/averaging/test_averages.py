@@ -12,6 +12,7 @@ from made_data import stripes
 
 import domainwise as dw
 from domainwise import InputError
+from domainwise.acceleration.device_lock import directly
 from domainwise.algorithms import parse
 from domainwise.averaging import averagers, canonical
 from domainwise.data.batches.feed import Feed
@@ -25,11 +26,12 @@ from domainwise.sweeps import follow as following
 from domainwise.sweeps.follow import Tail, follow
 from domainwise.sweeps.status import status
 from domainwise.training.checkpoints import load, save, saved
-from domainwise.training.loop import averaged_in, run, set_up
+from domainwise.training.loop import run
 from domainwise.training.plan import plan
+from domainwise.training.result import AGAIN
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
-from domainwise.training.train_again import AGAIN
+from domainwise.training.setup import set_up
 
 DATA = stripes()
 SWAD, MA = "swad(converge=2, tolerance=3)", "ma(start=5)"
@@ -240,11 +242,11 @@ def test_a_kill_while_the_new_run_takes_its_place_loses_nothing(tmp_path: Path, 
 
 def test_balanced_minibatches_renew_the_statistics_of_an_average(tmp_path: Path, monkeypatch) -> None:
     one = trial(network=normed(tmp_path), balanced=True)
-    algorithm, _, feed, _ = set_up(one, DATA, RunOptions(), print)
+    setup = set_up(one, DATA, RunOptions(), print, directly)
     drawn: list[bool] = []
     draw = Feed.draw
     monkeypatch.setattr(Feed, "draw", lambda self, times=1: drawn.append(self.balanced) or draw(self, times))
-    with averaged_in(one, algorithm, [p.detach() for p in algorithm.net.parameters()], feed):
+    with setup.evaluator.averaged([p.detach() for p in setup.algorithm.net.parameters()]):
         pass
     assert drawn
     assert all(drawn)

@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from domainwise import InputError
-from domainwise.training.checkpoints import Checkpoints, Damaged, files, flatten, load, save, saved, unflatten
+from domainwise.training.checkpoints import Checkpoints, Damaged, Resumed, files, flatten, load, save, saved, unflatten
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
 TENSORS = st.builds(
@@ -131,18 +131,22 @@ def counted(folder: Path, upto: int, **options: object) -> tuple[int, list[str]]
     said: list[str] = []
     counter = Counter()
     checkpoints = Checkpoints(folder, every=1, journals=("log",), say=said.append, **options)
-    if not checkpoints.find():
+    start = checkpoints.find()
+    if isinstance(start, Resumed):
+        start.cut_journals(folder)
+    else:
+        checkpoints.clear()
         (folder / "log").write_text("")
-    first = checkpoints.restore({"counter": counter})
-    assert counter.value == first
-    for _ in range(first, upto):
+    start.restore({"counter": counter})
+    assert counter.value == start.step
+    for updates in range(start.step + 1, upto + 1):
         counter.value += 1
         with (folder / "log").open("a") as log:
             log.write(f"{counter.value}\n")
-        if checkpoints.due(evaluated=False):
-            checkpoints.save(seconds=1.0)
+        if checkpoints.due(updates, evaluated=False):
+            checkpoints.save(updates, {"counter": counter}, seconds=1.0)
     checkpoints.settle()
-    return first, said
+    return start.step, said
 
 
 def test_two_are_kept_and_the_one_before_serves_where_the_newest_is_damaged(tmp_path: Path) -> None:
@@ -192,7 +196,7 @@ def test_saving_takes_a_small_share_of_the_time_and_loses_a_minute_at_most(tmp_p
     def due(ago: float, cost: float, evaluated: bool) -> bool:
         checkpoints.last -= ago
         checkpoints.cost = cost
-        answer = checkpoints.due(evaluated)
+        answer = checkpoints.due(1, evaluated)
         checkpoints.last += ago
         return answer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from domainwise.training.checkpoints import Checkpoints, Stopped, files, saved, schedule as checkpoints_module
+from domainwise.training.checkpoints import Checkpoints, Resumed, Stopped, files, saved, schedule as checkpoints_module
 
 
 class Weights:
@@ -36,23 +36,23 @@ def test_training_goes_on_while_a_checkpoint_is_written_which_is_of_when_it_was_
 ) -> None:
     slow, weights = Slow(monkeypatch), Weights()
     checkpoints = Checkpoints(tmp_path, journals=("log",))
-    checkpoints.restore({"weights": weights})
     (tmp_path / "log").write_text("before\n")
-    checkpoints.updates = 7
-    checkpoints.save(seconds=1.0)
+    checkpoints.save(7, {"weights": weights}, seconds=1.0)
     weights.tensor.add_(1)
     with (tmp_path / "log").open("a") as log:
         log.write("after\n")
     checkpoints.last -= 1000
-    assert not checkpoints.due(evaluated=True)  # one at a time
+    assert not checkpoints.due(8, evaluated=True)  # one at a time
     assert not saved(tmp_path)
     slow.go.set()
     checkpoints.settle()
-    assert checkpoints.due(evaluated=True)
+    assert checkpoints.due(8, evaluated=True)
     again = Weights()
-    after = Checkpoints(tmp_path, journals=("log",))
-    assert after.find()
-    assert after.restore({"weights": again}) == 7
+    start = Checkpoints(tmp_path, journals=("log",)).find()
+    assert isinstance(start, Resumed)
+    start.restore({"weights": again})
+    start.cut_journals(tmp_path)
+    assert start.step == 7
     assert torch.equal(again.tensor, torch.zeros(3))
     assert (tmp_path / "log").read_text() == "before\n"
 
@@ -64,7 +64,7 @@ def test_who_asks_to_stop_is_answered_when_the_state_is_on_the_disk(
     monkeypatch.setattr(checkpoints_module, "stop_requested", lambda: 15)
     threading.Timer(0.3, slow.go.set).start()
     with pytest.raises(Stopped, match="stopped after 0 updates: start the same command again to go on from there"):
-        checkpoints.save(seconds=1.0)
+        checkpoints.save(0, {}, seconds=1.0)
     assert [path.name for path in saved(tmp_path)] == ["checkpoint-00000000"]
 
 
@@ -73,7 +73,7 @@ def test_the_time_of_writing_counts_as_the_cost_and_what_fails_is_said_once(
 ) -> None:
     said: list[str] = []
     slow, checkpoints = Slow(monkeypatch), Checkpoints(tmp_path, say=said.append)
-    checkpoints.save(seconds=1.0)
+    checkpoints.save(0, {}, seconds=1.0)
     threading.Event().wait(0.2)
     slow.go.set()
     checkpoints.settle()
@@ -83,8 +83,7 @@ def test_the_time_of_writing_counts_as_the_cost_and_what_fails_is_said_once(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoints_module, "write", full)
-    checkpoints.updates = 5
-    checkpoints.save(seconds=1.0)
+    checkpoints.save(5, {}, seconds=1.0)
     checkpoints.settle()
     checkpoints.settle()
     assert said == ["no checkpoint could be saved after 5 updates, training goes on: No space left on device"]
@@ -98,7 +97,7 @@ def test_whatever_goes_wrong_with_it_the_trial_goes_on(tmp_path: Path, monkeypat
         raise MemoryError
 
     monkeypatch.setattr(checkpoints_module, "write", broken)
-    checkpoints.save(seconds=1.0)
+    checkpoints.save(0, {}, seconds=1.0)
     checkpoints.settle()
     assert said == ["no checkpoint could be saved after 0 updates, training goes on: MemoryError"]
     assert checkpoints.cost > 0
@@ -108,7 +107,7 @@ def test_whatever_goes_wrong_with_it_the_trial_goes_on(tmp_path: Path, monkeypat
 def test_who_does_not_wait_has_not_let_go_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second Ctrl-C: the folder is still being written to, and whoever cleans up has to wait for that."""
     slow, checkpoints = Slow(monkeypatch), Checkpoints(tmp_path)
-    checkpoints.save(seconds=1.0)
+    checkpoints.save(0, {}, seconds=1.0)
 
     def interrupted(self: object, timeout: float | None = None) -> None:
         raise KeyboardInterrupt
@@ -130,6 +129,6 @@ def test_where_there_can_be_no_more_threads_it_is_written_at_once(
 
     monkeypatch.setattr(threading.Thread, "start", none_left)
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.save(seconds=1.0)
+    checkpoints.save(0, {}, seconds=1.0)
     assert len(saved(tmp_path)) == 1
     checkpoints.settle()

@@ -26,7 +26,8 @@ from domainwise.experiment.records import read
 from domainwise.experiment.settings import PRESETS, resolve
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import Network
-from domainwise.training import loop
+from domainwise.training import setup
+from domainwise.training.loop import run
 from domainwise.training.plan import plan
 
 
@@ -42,7 +43,7 @@ class Seen:
 
     @contextmanager
     def watching(self) -> Iterator[Seen]:
-        make, parameters = loop.network_of, Augmentation.parameters
+        make, parameters = setup.network_of, Augmentation.parameters
 
         def made(*arguments: Any, **named: Any) -> Network:
             self.net = make(*arguments, **named)
@@ -54,7 +55,7 @@ class Seen:
             return parameters(recipe, n, *rest)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loop, "network_of", made)
+            patch.setattr(setup, "network_of", made)
             patch.setattr(Augmentation, "parameters", drawn)
             yield self
 
@@ -197,7 +198,7 @@ def planned(data: dw.Domains, preset: str = "quick", **asked: Any) -> Trial:
 def test_the_digits_are_enlarged_where_that_is_asked_for() -> None:
     seen = Seen()
     with seen.watching():
-        list(loop.run(planned(dw.digits(), input_size=32, batch=2), dw.digits()))
+        list(run(planned(dw.digits(), input_size=32, batch=2), dw.digits()))
     assert {shape[1:] for shape in seen.training} == {(1, 32, 32)}
 
 
@@ -261,8 +262,8 @@ def test_what_a_network_of_ones_own_does_otherwise_is_refused(tmp_path: Path, as
     (tmp_path / "net.py").write_text(NET)
     network = f"{tmp_path / 'net.py'}:build"
     with pytest.raises(InputError, match=sentence):
-        list(loop.run(planned(stripes(), network=network, **asked), stripes()))
-    assert len(list(loop.run(planned(stripes(), network=network, dropout=0.25), stripes()))) > 1
+        list(run(planned(stripes(), network=network, **asked), stripes()))
+    assert len(list(run(planned(stripes(), network=network, dropout=0.25), stripes()))) > 1
 
 
 @pytest.mark.parametrize(("wrong", "meant"), [("step", "steps"), ("size", "input_size"), ("iner_lr", "inner_lr")])

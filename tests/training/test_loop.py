@@ -10,6 +10,7 @@ import torch
 from made_data import stripes
 
 from domainwise import InputError
+from domainwise.acceleration.device_lock import directly
 from domainwise.algorithms import parse
 from domainwise.data.batches.feed import Feed, Inputs, Part
 from domainwise.data.domains import Domain
@@ -19,11 +20,12 @@ from domainwise.experiment.results import result_in
 from domainwise.experiment.selection import by_validation, summary, validation
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.training.loop import averaged_in, run, set_up
+from domainwise.training.loop import run
 from domainwise.training.loss_log import Diverged
 from domainwise.training.plan import plan
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
+from domainwise.training.setup import set_up
 
 DATA = stripes()
 
@@ -242,10 +244,10 @@ def test_an_average_with_batch_norm_is_evaluated_with_statistics_of_its_own(tmp_
     assert both["status"] == "finished", both["message"]
     assert both["selected"] == plain["selected"]  # the model's own statistics are back after every evaluation
     assert both["averages"]["ema(decay=0.99)"]["last"]["validation"] > 0.8
-    algorithm, _, feed, _ = set_up(trial(**given), DATA, RunOptions(), print)
-    norm = next(module for module in algorithm.net.modules() if isinstance(module, torch.nn.BatchNorm2d))
+    setup = set_up(trial(**given), DATA, RunOptions(), print, directly)
+    norm = next(module for module in setup.algorithm.net.modules() if isinstance(module, torch.nn.BatchNorm2d))
     before = norm.running_mean.clone()
-    with averaged_in(trial(**given), algorithm, [p.detach() for p in algorithm.net.parameters()], feed):
+    with setup.evaluator.averaged([p.detach() for p in setup.algorithm.net.parameters()]):
         assert not torch.allclose(norm.running_mean, before, atol=1e-3)
     assert torch.equal(norm.running_mean, before)
 

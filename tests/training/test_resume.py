@@ -199,7 +199,7 @@ def test_a_checkpoint_of_another_trial_or_of_other_data_is_refused_with_the_diff
 
 def test_other_choices_begin_again_and_say_so(begun: Path, tmp_path: Path) -> None:
     said = run(trial(), begun, keep="none")
-    assert "since what was begun here was begun otherwise: keep was best and is none" in said[0]
+    assert "starting over: the interrupted run here used other options (keep was best and is none)" in said[0]
     run(trial(), tmp_path / "whole", keep="none")
     assert remains(begun) == remains(tmp_path / "whole")
 

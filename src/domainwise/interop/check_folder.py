@@ -22,7 +22,7 @@ from domainwise.saved_models.saved import CONFIG, read as weights_of
 from domainwise.sweeps import claims
 from domainwise.sweeps.status import PLAN
 from domainwise.training.checkpoints import remove, saved
-from domainwise.training.ending import models_in
+from domainwise.training.result import models_in
 
 UNSEALED = "without hashes"  # among what was looked at
 

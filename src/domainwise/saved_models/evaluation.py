@@ -31,7 +31,7 @@ Numbers = npt.NDArray[np.float32]
 def evaluate(
     algorithm: Algorithm, part: Part, inputs: Inputs, generator: torch.Generator | None = None, *, counts: bool = False
 ) -> Scores:
-    """Return accuracy, mean cross-entropy and the number of images they are over; with a generator, of augmented images.
+    """Return accuracy, mean loss and the number of images they are over; with a generator, of augmented images.
 
     With ``counts`` also what :mod:`domainwise.experiment.metrics` derives everything else from.
     """
@@ -90,7 +90,7 @@ class Evaluator:
     def averaged(self, weights: Sequence[Tensor]) -> Iterator[None]:
         """Put averaged weights into the network for a while, with batch-norm statistics that belong to them."""
         net, feed = self.algorithm.net, self.feed
-        # From a generator of its own, the same every time: training's draws are not touched, and nothing is to be saved.
+        # From a generator of its own, the same every time: no draw of training changes, and no state has to be saved.
         seed = seed_hash(self.trial.seed, "refresh")
         aside = Feed(feed.parts, feed.inputs, feed.batch, seed, balanced=feed.balanced, pooled=feed.pooled)
         with swapped_in(net.parameters(), weights, net.buffers()):

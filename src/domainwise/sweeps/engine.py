@@ -23,7 +23,7 @@ from domainwise.sweeps.given import Place
 from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.work import work
 from domainwise.sweeps.worker_pool import Processes
-from domainwise.training.ending import failed
+from domainwise.training.result import failed
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import DeviceLost, Watch
 

@@ -28,7 +28,7 @@ from domainwise.machine import environment, set_in
 from domainwise.sweeps.claims import Claims
 from domainwise.sweeps.engine import Engine, run_shared
 from domainwise.sweeps.given import Message
-from domainwise.training.ending import failed
+from domainwise.training.result import failed
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import DeviceLost, Watch
 

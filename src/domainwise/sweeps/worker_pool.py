@@ -20,7 +20,7 @@ from domainwise.sweeps.claims import Claims
 from domainwise.sweeps.given import GRACE, Given, Heard, Place, Worker
 from domainwise.sweeps.status import describe
 from domainwise.training.checkpoints import Stopped, asked_again, at_once, listening, saved, stop_requested
-from domainwise.training.ending import failed
+from domainwise.training.result import failed
 from domainwise.training.run_trial import Watch
 
 LOOK = 0.2  # seconds between two looks at whether to stop

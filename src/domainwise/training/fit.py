@@ -27,8 +27,8 @@ from domainwise.saved_models.keep import spread
 from domainwise.saved_models.saved import CONFIG, Model, loaded
 from domainwise.saved_models.which import PLAIN, averager_of, home_of
 from domainwise.training.checkpoints import saved, told_of
-from domainwise.training.ending import models_in
 from domainwise.training.plan import plan
+from domainwise.training.result import models_in
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch, execute
 

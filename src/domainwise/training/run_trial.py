@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from domainwise.acceleration.device_lock import on_device
+from domainwise.acceleration.device_lock import on_device, with_device_lock
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.integrity import Damaged, Unreadable, read, sealed
@@ -22,14 +24,13 @@ from domainwise.experiment.results import DAMAGED, result_in
 from domainwise.experiment.selection import validation
 from domainwise.experiment.trial import Trial
 from domainwise.files import clear_leftovers, create_text, exists, lock_trial, make_folder, remove_links
+from domainwise.machine import processor, versions
 from domainwise.meta.ranks import check_alone
 from domainwise.saved_models.keep import Keeper
-from domainwise.training import train_again as again
-from domainwise.training.checkpoints import Stopped, clear, listening
-from domainwise.training.ending import counts_of, digests, models_in, result_of
+from domainwise.training.checkpoints import Checkpoints, Fresh, Resumed, Stopped, clear, listening
 from domainwise.training.loop import run
 from domainwise.training.loss_log import Diverged
-from domainwise.training.resume import checkpoints_of
+from domainwise.training.result import begin_again, counts_of, digests, finish_again, models_in, result_of
 from domainwise.training.run_options import RunOptions
 
 Watch = Callable[[Trial, Event], None]
@@ -58,10 +59,10 @@ def execute(
         ):
             if (other := _owner(folder)) not in (None, trial.id) and models_in(folder):
                 raise InputError(f"{folder} holds the model of another trial, {other}, which stays as it is")
-            again.finish(folder)
+            finish_again(folder)
             home, ended = folder, _ended(trial, folder)
             if ended is not None and not serves(trial, ended):
-                trial, home = again.begun(trial, ended, folder)
+                trial, home = begin_again(trial, ended, folder)
                 ended = _ended(trial, home)
             if ended is not None:
                 return ended
@@ -72,7 +73,7 @@ def execute(
             publish(home / "trial.json", sealed(trial.to_json()))
             attempt = Attempt(trial, home, options, watch)
             result = attempt.ended(attempt.train(data))
-            again.finish(folder)
+            finish_again(folder)
             return result
     except Stopped as stopped:
         print(stopped.sentence, file=sys.stderr, flush=True)
@@ -107,12 +108,13 @@ class Ending(NamedTuple):
 
 
 class Attempt:
-    """At one trial, from its beginning or from a checkpoint."""
+    """One attempt at a trial, from its beginning or from a checkpoint."""
 
     def __init__(self, trial: Trial, folder: Path, options: RunOptions, watch: Watch) -> None:
         self.trial, self.folder, self.options, self.watch = trial, folder, options, watch
         self.keeper, self.journal = Keeper(trial, options.keep, options.snapshots, folder), Journal(folder)
         self.checkpoints = checkpoints_of(trial, folder, options, self.say)
+        self.start: Fresh | Resumed = Fresh()
         self.started = time.perf_counter()
 
     def say(self, sentence: str) -> None:
@@ -120,7 +122,7 @@ class Attempt:
 
     def train(self, data: Domains) -> Ending:
         try:  # what the disk has against it is not the trial's fault, and may be gone soon
-            self.journal.begin(again=self.checkpoints.find())
+            self.start = self._begin()
         except (OSError, MemoryError):
             raise
         except Exception as error:
@@ -137,6 +139,16 @@ class Attempt:
             return self._failed(error)
         return Ending("finished", "", self.trial.steps - 1)
 
+    def _begin(self) -> Fresh | Resumed:
+        """Find where to resume, and bring the journals to what they were there."""
+        start = self.checkpoints.find()
+        if isinstance(start, Resumed):
+            start.cut_journals(self.folder)
+        else:
+            self.checkpoints.clear()
+        self.journal.begin(again=isinstance(start, Resumed))
+        return start
+
     def _failed(self, error: Exception) -> Ending:
         with create_text(self.folder / "error.txt") as file:
             file.write("".join(traceback.format_exception(error)))
@@ -150,6 +162,8 @@ class Attempt:
             self.options,
             keeper=self.keeper,
             checkpoints=self.checkpoints,
+            start=self.start,
+            submit=with_device_lock,
             tick=lambda step: self.watch(trial, {"step": step}),
             say=self.say,
         )
@@ -165,7 +179,7 @@ class Attempt:
     def ended(self, ending: Ending) -> Result:
         """Publish the result, once: where another process was faster, its result stands."""
         records = self.journal.records
-        seconds = self.checkpoints.seconds + time.perf_counter() - self.started
+        seconds = self.start.seconds + time.perf_counter() - self.started
         result = result_of(self.trial, *ending, records, seconds, self.options.device)
         if ending.status == "finished":
             publish(self.folder / "counts.json", counts_of(self.trial, records))
@@ -195,6 +209,31 @@ def _ended(trial: Trial, folder: Path) -> Result | None:
     for name in ("result.json", "counts.json"):
         (folder / name).unlink(missing_ok=True)
     return None
+
+
+def checkpoints_of(trial: Trial, folder: Path, options: RunOptions, say: Callable[[str], None]) -> Checkpoints:
+    """Return the checkpoints of a trial, which say what must agree for it to resume from them."""
+    device = options.device
+    gpu = torch.device(device).type == "cuda"
+    settings = trial.to_json()
+    identity = {field.name: settings[field.name] for field in fields(trial) if field.compare}
+    chosen = {"average": trial.average, "selection": trial.selection, "select_every": trial.select_every}
+    return Checkpoints(
+        folder,
+        identity=json.loads(json.dumps(identity)),  # as it comes back from a file
+        choices={**chosen, **options.choices},
+        circumstances={
+            **versions(),
+            "threads": torch.get_num_threads(),
+            "processor": processor(),
+            "device": torch.cuda.get_device_name(device) if gpu else device,
+        },
+        journals=(Journal.LEAN, Journal.WHOLE),
+        agree=Journal.agree,
+        every=options.checkpoint_every,
+        device=device,
+        say=say,
+    )
 
 
 def _told(error: Exception) -> str:

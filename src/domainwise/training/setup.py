@@ -46,9 +46,7 @@ class Setup:
         return {**parts, "average": self.averages} if self.averages.each else parts
 
 
-def set_up(
-    trial: Trial, data: Domains, options: RunOptions, say: Callable[[str], None], submit: Submit
-) -> Setup:
+def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str], None], submit: Submit) -> Setup:
     """Build the network and all that trains and evaluates it on ``options.device``."""
     device, fast = options.device, options.fast
     on_host = not has_room(data, device)

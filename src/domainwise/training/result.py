@@ -1,9 +1,11 @@
-"""Write down what came of a trial that has ended."""
+"""Write the result of a trial that has ended, and replace it where the trial was trained once more."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
@@ -12,7 +14,7 @@ import torch
 
 from domainwise.experiment.integrity import Damaged, digest, read, sealed
 from domainwise.experiment.metrics import measures, tested, worst
-from domainwise.experiment.output_folder import served
+from domainwise.experiment.output_folder import ended, served
 from domainwise.experiment.records import DomainScores, Measures, ModelResult, Record, Result, averaged, publish_once
 from domainwise.experiment.results import READ
 from domainwise.experiment.selection import selected, summary
@@ -102,3 +104,41 @@ def digests(folder: Path) -> dict[str, Any]:
             weights = known.get(WEIGHTS) or digest(home / WEIGHTS)
             found |= {f"{name}/{CONFIG}": digest(home / CONFIG), f"{name}/{WEIGHTS}": weights}
     return found
+
+
+AGAIN = "again"
+
+
+def begin_again(trial: Trial, result: Result, folder: Path) -> tuple[Trial, Path]:
+    """Return a trial to train once more for averages that it lacks, and the folder to train it in.
+
+    It gets the averages that it has already too: all that is read of a trial is of one and the same run.
+    """
+    home = folder / AGAIN
+    home.mkdir(exist_ok=True)
+    names = dict.fromkeys([*trial.averages, *result["averages"]])
+    return replace(trial, average=",".join(names)), home
+
+
+def finish_again(folder: Path) -> None:
+    """Let a trial that was trained once more take the place of what was there, if it has finished.
+
+    In between there is no result: whoever comes next goes on with this.
+    """
+    home = folder / AGAIN
+    if home.is_symlink():  # never made here: what it leads to is somebody else's
+        home.unlink()
+    if (ended(home, certain=True) or {}).get("status") != "finished":
+        # Where nothing is left that it would be beside:
+        if (ended(folder, certain=True) or {}).get("status") in (None, "failed"):
+            shutil.rmtree(home, ignore_errors=True)
+        return
+    (folder / "result.json").unlink(missing_ok=True)
+    fresh = sorted(path for path in home.iterdir() if path.name != "result.json")  # "best" before its averages
+    stale = folder.glob("best-average*") if (home / "best").exists() else ()
+    for path in [*stale, *(folder / one.name for one in fresh if one.is_dir())]:
+        path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
+    for path in fresh:
+        path.replace(folder / path.name)
+    (home / "result.json").replace(folder / "result.json")
+    shutil.rmtree(home, ignore_errors=True)
