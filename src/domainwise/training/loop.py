@@ -42,6 +42,7 @@ def run(
         keeper.begin(algorithm, data, feed.inputs)
         parts, params = {**setup.parts, "keeper": keeper}, list(algorithm.net.parameters())
         submit(lambda: start.restore(parts))
+        checkpoints.begin()
         started = time.perf_counter() - start.seconds
 
         for step in range(start.step, trial.steps):

@@ -123,6 +123,10 @@ class Checkpoints:
                     self.say("starts from the beginning: there is no other checkpoint")
         return Fresh()
 
+    def begin(self) -> None:
+        """Count the time that may be lost from now on, when all is built and training starts."""
+        self.last = time.perf_counter()
+
     def due(self, updates: int, evaluated: bool) -> bool:
         """Return whether to save now, after so many updates."""
         if stop_requested():
