@@ -29,8 +29,7 @@ from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
 from domainwise.files import PAGE, PICTURE, PNG, check_output, write_output
 from domainwise.interop.tensorboard import run_name
-from domainwise.saved_models.predict import Prediction
-from domainwise.saved_models.prediction_files import as_csv
+from domainwise.saved_models.predict import Prediction, as_csv
 from domainwise.sweeps.engine import Engine
 from domainwise.training.run_trial import execute
 

@@ -28,8 +28,7 @@ from domainwise.data.sources.open import open_data
 from domainwise.data.splits import split
 from domainwise.experiment.records import read
 from domainwise.files import replacing_text
-from domainwise.saved_models.predict import Prediction
-from domainwise.saved_models.prediction_files import Tally, as_csv, as_json
+from domainwise.saved_models.predict import Prediction, Tally, as_csv, as_json
 
 Command = Callable[..., tuple[int, str, str]]  # the command line, in an empty folder
 SHORT: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "batch": 8}
@@ -77,7 +76,7 @@ def test_it_agrees_with_the_evaluation_that_the_training_wrote_down(photos: Path
         kinds = [_kind(found[i]) for i in holdout]
         written = record["domains"][domain]["holdout"]
         assert written["count"] == len(kinds)
-        assert np.mean([found[i].kind for i in holdout] == np.array(kinds)) == pytest.approx(written["accuracy"])
+        assert np.mean([found[i].class_name for i in holdout] == np.array(kinds)) == pytest.approx(written["accuracy"])
         rows = [found[i].probabilities[loaded.classes.index(kind)] for i, kind in zip(holdout, kinds, strict=True)]
         assert -np.log(rows).mean() == pytest.approx(written["loss"], rel=1e-5)
 
@@ -98,7 +97,7 @@ def test_an_image_is_what_the_data_reader_makes_of_it(photos: Path, model: Path)
     with pillow_warnings():
         images = [decode(Path(one.file).read_bytes(), 16) for one in found]
     np.testing.assert_allclose([one.probabilities for one in found], loaded.probabilities(np.stack(images)), rtol=1e-5)
-    assert [one.kind for one in found] == loaded.predict(np.stack(images))
+    assert [one.class_name for one in found] == loaded.predict(np.stack(images))
     for one in found:
         assert one.probability == one.probabilities.max()
 
@@ -387,3 +386,8 @@ def _png() -> bytes:
     content = io.BytesIO()
     Image.new("RGB", (20, 20), (200, 30, 30)).save(content, "PNG")
     return content.getvalue()
+
+
+def test_the_class_of_a_prediction_goes_by_its_old_name_too_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="kind is called class_name now"):
+        assert Prediction("a.png", "cat").kind == "cat"

@@ -1,34 +1,58 @@
-"""What a model says of image files."""
+"""Predict the classes of image files, and write the predictions as text, CSV or JSON, a line at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import csv
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 import numpy as np
 import numpy.typing as npt
 
 from domainwise.data.decoded.image import ImageError, image_bytes, in_threads, pillow_warnings, read_rgb, resized
 from domainwise.data.domains import CHANNELS, Images
-from domainwise.errors import InputError
-from domainwise.saved_models.saved import BATCH, Model
+from domainwise.data.sources.listing import quoted
+from domainwise.errors import InputError, csv_row, defused, legible, warn
+from domainwise.experiment.records import finite
+
+if TYPE_CHECKING:
+    from domainwise.saved_models.saved import Model
+
+BATCH = 256  # images that a network takes at once
+COLUMNS = ("file", "class", "probability", "problem")
+HEAD = ",".join(COLUMNS)
+BEGINNING = rf'{HEAD}(\n|,"?probability )|\[\n\{{"file": '.encode()  # of what is written here
+MOST = 20  # classes that are named in a summary
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of one file: its class and how probable that is, or why it cannot be read as an image."""
+    """The predicted class of one image file and how probable it is, or why the file cannot be read as an image."""
 
     file: str
-    kind: str = ""  # its class
+    class_name: str = ""
     probability: float | None = None
     problem: str = ""
     probabilities: npt.NDArray[np.float32] | None = field(default=None, repr=False, compare=False)  # of all classes
 
+    @property
+    def kind(self) -> str:
+        """The class, by the name that this had in earlier versions."""
+        warn("a prediction's kind is called class_name now: kind will go in a later version", DeprecationWarning)
+        return self.class_name
+
 
 def predictions(model: Model, files: Sequence[str]) -> Iterator[Prediction]:
-    """In the order of the files, of which no more are in memory than the network takes at once.
+    """Yield a prediction for every file in turn; no more images are in memory than the network takes at once.
 
     Every image is decoded and resized as for evaluation. A model for images of one channel gets them in grey.
     """
@@ -64,3 +88,130 @@ def _pixels(path: str, size: int, grey: bool) -> Images | ImageError:
     if grey:
         return resized(image.convert("L"), (size, size))[..., None]
     return resized(image, (size, size))
+
+
+Lines = Callable[[Iterable[Prediction], Sequence[str]], Iterator[str]]
+
+
+def as_csv(predictions: Iterable[Prediction], classes: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the lines of a CSV file; ``classes`` are those whose probabilities get a column each."""
+    yield _csv_line([*COLUMNS, *(f"probability {name}" for name in classes)])
+    for one in predictions:
+        file = one.file if defused(one.file) == one.file else f"./{one.file}"  # the same file, and no formula
+        yield _csv_line(csv_row(file, one.class_name, one.probability, one.problem, *_of_all(one, classes)))
+
+
+def _csv_line(cells: Sequence[object]) -> str:
+    """A field is quoted where it has a character that ends a line, and names have any: so all of these end it here."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue().removesuffix("\r\n") + "\n"
+
+
+def as_json(predictions: Iterable[Prediction], classes: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the text of a JSON file, a list of predictions; with all probabilities where ``classes`` are named."""
+    between = "[\n"
+    for one in predictions:
+        about: dict[str, object] = {"file": one.file, "class": one.class_name or None, "probability": one.probability}
+        about["problem"] = one.problem or None
+        if classes:
+            values = _of_all(one, classes)
+            about["probabilities"] = None if one.problem else dict(zip(classes, values, strict=True))
+        yield between + json.dumps(finite(about), allow_nan=False)
+        between = ",\n"
+    yield "\n]\n"
+
+
+def as_text(files: Sequence[str], classes_of_model: Sequence[str]) -> Lines:
+    """Return what makes aligned columns, as wide as these files and all classes of the model need."""
+    wide = max(len(legible(file)) for file in files), max(len(legible(name)) for name in ("class", *classes_of_model))
+
+    def lines(predictions: Iterable[Prediction], classes: Sequence[str] = ()) -> Iterator[str]:
+        yield _padded(["file", "class"], wide, ["%", *map(legible, classes)], classes)
+        for one in predictions:
+            values = [] if one.problem else [one.probability, *_of_all(one, classes)]
+            numbers = [one.problem] if one.problem else [f"{100 * (value or 0):.1f}" for value in values]
+            yield _padded([legible(one.file), legible(one.class_name)], wide, numbers, classes)
+
+    return lines
+
+
+def _padded(names: Sequence[str], wide: Sequence[int], numbers: Sequence[str], classes: Sequence[str]) -> str:
+    left = [name.ljust(width) for name, width in zip(names, wide, strict=True)]
+    widths = [5, *(max(5, len(legible(kind))) for kind in classes)]
+    return "  ".join([*left, *(number.rjust(width) for number, width in zip(numbers, widths, strict=False))]) + "\n"
+
+
+def _of_all(one: Prediction, classes: Sequence[str]) -> list[float | None]:
+    if not classes:
+        return []
+    return [None] * len(classes) if one.probabilities is None else one.probabilities.tolist()
+
+
+class Tally:
+    """Counts predictions as they pass, for a summary at the end.
+
+    ``domains`` are those that the model knows, None where it does not say, and ``targets`` those it was not trained on.
+    """
+
+    def __init__(
+        self, classes: Sequence[str], domains: Sequence[str] | None = None, targets: Sequence[str] = (), data: str = ""
+    ) -> None:
+        self.classes = frozenset(classes)
+        self.domains, self.targets, self.data = domains, frozenset(targets), data
+        self.places: Counter[str] = Counter()  # images by the folder that their class's folder lies in
+        self.counts: Counter[str] = Counter()
+        self.right = self.strangers = self.unreadable = 0
+        self.first = ""  # of those that cannot be read
+
+    def watch(self, predictions: Iterable[Prediction]) -> Iterator[Prediction]:
+        """Yield the same predictions, counting them."""
+        for one in predictions:
+            home = Path(os.path.abspath(one.file)).parent  # noqa: PTH100
+            folder = normalize("NFC", home.name)
+            self.places[normalize("NFC", home.parent.name)] += 1
+            self.strangers += folder not in self.classes
+            if one.problem:
+                self.unreadable += 1
+                self.first = self.first or f"{quoted(one.file)} ({one.problem})"
+            else:
+                self.counts[one.class_name] += 1
+                self.right += folder == one.class_name
+            yield one
+
+    @property
+    def summary(self) -> list[str]:
+        """Lines that say how many images are of each class, and how many are right where their folders are classes."""
+        read = self.counts.total()
+        if not read:
+            return []
+        named = [f"{legible(name)} {count:,}" for name, count in self.counts.most_common(MOST)]
+        more = len(self.counts) - len(named)
+        others = [f"{more} more classes {read - sum(n for _, n in self.counts.most_common(MOST)):,}"] if more else []
+        lines = [f"{read:,} image{'s' * (read != 1)}: {', '.join([*named, *others])}"]
+        if not self.strangers:
+            lines.append(f"right, by the names of their folders: {self.right:,} of {read:,}, {self.right / read:.1%}")
+            lines.append(self._seen)
+        return lines
+
+    @property
+    def _seen(self) -> str:
+        """Tell from names, as far as they say, whether the model was trained on these very images."""
+        about = "being right on images that it was trained on says nothing of new ones"
+        if self.domains is None:
+            return f"if these are from {self.data}, which the model was trained on, mind that {about}"
+        trained = sorted(place for place in self.places if place in {*self.domains} - self.targets)
+        if trained:
+            many = sum(self.places[place] for place in trained)
+            named = ", ".join(map(legible, trained[:MOST]))
+            return f"{many:,} lie in folders called like domains it was trained on ({named}): {about}"
+        if self.places.keys() <= self.targets:
+            return f"all lie in folders called like domains it was not trained on ({', '.join(sorted(self.places))})"
+        return f"if the model was trained on these, under other names, mind that {about}"
+
+    @property
+    def trouble(self) -> str:
+        """A sentence about what cannot be read, if there is any."""
+        of = self.unreadable + self.counts.total()
+        files = f"{self.unreadable:,} of {of:,} file{'s' * (of != 1)}"
+        return f"{files} cannot be read as images, the first of them {self.first}" if self.unreadable else ""

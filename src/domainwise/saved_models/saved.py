@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,9 @@ import torch
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm, Spec
+from domainwise.averaging import canonical
 from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
+from domainwise.data.sources.folders import images_in
 from domainwise.errors import InputError, require, typed, warn
 from domainwise.experiment import integrity
 from domainwise.experiment.records import publish
@@ -24,15 +28,13 @@ from domainwise.files import make_folder, replacing, sync
 from domainwise.machine import device_named
 from domainwise.networks.network import Network, build
 from domainwise.networks.weight_files import save_tensors
+from domainwise.saved_models.predict import BATCH, Prediction, predictions
 from domainwise.saved_models.trust import allowed
-from domainwise.saved_models.which import AVERAGED, CONFIG as CONFIG, PLAIN, home_of
-
-if TYPE_CHECKING:
-    from domainwise.saved_models.predict import Prediction
 
 WEIGHTS = "model.safetensors"
 NEEDED = {"classes", "channels", "input_size", "mean", "std"}  # of a config.json, beside the trial
-BATCH = 256
+CONFIG = "config.json"
+PLAIN, AVERAGED = "best", "best-average"  # the second is of the averager named first; more are best-average-<averager>
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,6 @@ class Model:
 
     def predict_files(self, *places: str | os.PathLike[str]) -> Iterator[Prediction]:
         """One after the other, the images in files and folders; each is read as data to train on is."""
-        from domainwise.data.sources.folders import images_in
-        from domainwise.saved_models.predict import predictions
-
         for place in places:
             if isinstance(place, list | tuple):
                 raise InputError("files are given one by one: model.predict_files(*files)")
@@ -114,6 +113,50 @@ def loaded(
         if name in algorithm.recalled:
             setattr(algorithm, name, value)
     return Model(algorithm, config)
+
+
+def home_of(folder: Path, which: str | None) -> Path:
+    """Where a model lies. None is averaged weights where there are some; an averager is its own."""
+    if (folder / CONFIG).is_file():
+        _require_itself(folder, which)
+        return folder
+    if which is None:
+        return folder / (AVERAGED if (folder / AVERAGED / CONFIG).is_file() else PLAIN)
+    if which in (PLAIN, AVERAGED) or (folder / which / CONFIG).is_file():
+        return folder / which
+    homes = {name: home for home in sorted(folder.glob(f"{AVERAGED}*")) if (name := averager_of(home))}
+    found = _named(which, list(homes))
+    if found is None:
+        known = ", ".join(['"best"', *(f'"{one}"' for one in homes)])
+        raise InputError(f'{folder} has no model of "{which}": ask for one of {known}')
+    return homes[found]
+
+
+def _require_itself(home: Path, which: str | None) -> None:
+    """Refuse to take one saved model for another."""
+    own = averager_of(home)
+    fits = which in (None, home.name, AVERAGED) or (_named(which, [own]) if own else which == PLAIN)
+    if not fits:
+        what = f"the averaged weights of {own}" if own else "a model without averaging"
+        raise InputError(f'{home} is itself {what}: leave out "{which}", or give the folder of the trial')
+
+
+def averager_of(home: Path) -> str:
+    """The averager whose weights those of a saved model are; nothing where they are not averaged."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        config = json.loads((home / CONFIG).read_text(encoding="utf-8"))
+        if config["which"] == "average":
+            return str(config.get("average") or config["trial"]["average"])
+    return ""
+
+
+def _named(which: str, names: list[str]) -> str | None:
+    """Find an averager as it is written, or by its kind where there is one of it."""
+    with suppress(InputError):
+        if (whole := canonical(which)) in names:
+            return whole
+    kind = [name for name in names if name.partition("(")[0] == which.strip().lower()]
+    return kind[0] if len(kind) == 1 else None
 
 
 def _pixels(images: npt.ArrayLike | Tensor, channels: int) -> Tensor:

@@ -24,8 +24,7 @@ from domainwise.experiment.trial import Trial
 from domainwise.files import exists, reading
 from domainwise.machine import bearable, device_named
 from domainwise.saved_models.keep import spread
-from domainwise.saved_models.saved import CONFIG, Model, loaded
-from domainwise.saved_models.which import PLAIN, averager_of, home_of
+from domainwise.saved_models.saved import CONFIG, PLAIN, Model, averager_of, home_of, loaded
 from domainwise.training.checkpoints import saved, told_of
 from domainwise.training.plan import plan
 from domainwise.training.result import models_in

@@ -56,8 +56,7 @@ def predict(
     from domainwise.cli.pace import pace
     from domainwise.data.sources.folders import images_in
     from domainwise.machine import bearable, threads_for
-    from domainwise.saved_models.predict import predictions
-    from domainwise.saved_models.prediction_files import Tally, as_csv, as_json, as_text
+    from domainwise.saved_models.predict import Tally, as_csv, as_json, as_text, predictions
     from domainwise.saved_models.saved import load
 
     form = _form(output, format)
@@ -86,7 +85,7 @@ def _form(output: Path | None, format: PredictionFormat | None) -> str:
     from domainwise.data.sources.folders import looking
     from domainwise.errors import InputError
     from domainwise.files import check_output
-    from domainwise.saved_models.prediction_files import BEGINNING
+    from domainwise.saved_models.predict import BEGINNING
 
     if output is None:
         return format.value if format else "table"
