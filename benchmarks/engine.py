@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from domainwise import compare
-from domainwise.data.domains import Domains, domains
+from domainwise.data.domains import Domains
+from domainwise.data.sources.arrays import domains
 
 SLEEPS = """
 import time

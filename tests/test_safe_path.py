@@ -16,7 +16,7 @@ import domainwise
 from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.experiment.settings import resolve
-from domainwise.machine import environment
+from domainwise.machine import child_environment
 from domainwise.sweeps.given import Place
 from domainwise.sweeps.ray_engine import RayEngine
 from domainwise.sweeps.worker_pool import Processes
@@ -71,10 +71,10 @@ def test_a_pythonpath_that_names_the_working_directory_is_obeyed(
     monkeypatch.chdir(here)
     entry = {"absolute": str(here), "link": str(tmp_path / "link")}.get(named, ".")
     monkeypatch.setattr(sys, "path", [*sys.path, entry])
-    assert entry not in environment()["PYTHONPATH"].split(os.pathsep)
+    assert entry not in child_environment()["PYTHONPATH"].split(os.pathsep)
     monkeypatch.setenv("PYTHONPATH", entry)
-    assert entry in environment()["PYTHONPATH"].split(os.pathsep)
-    assert environment()["PYTHONSAFEPATH"] == "1"
+    assert entry in child_environment()["PYTHONPATH"].split(os.pathsep)
+    assert child_environment()["PYTHONSAFEPATH"] == "1"
 
 
 def test_a_worker_finds_the_package_where_it_was_found_by_standing_in_its_folder(
@@ -82,7 +82,7 @@ def test_a_worker_finds_the_package_where_it_was_found_by_standing_in_its_folder
 ) -> None:
     monkeypatch.chdir(SOURCE)
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    assert environment()["PYTHONPATH"].split(os.pathsep)[-1] == SOURCE
+    assert child_environment()["PYTHONPATH"].split(os.pathsep)[-1] == SOURCE
 
 
 def test_python_m_domainwise_takes_nothing_from_the_working_directory_either(trap: Path) -> None:
@@ -150,4 +150,4 @@ def test_processes_are_started_in_one_place_and_safely() -> None:
     files = [file for file in Path(domainwise.__file__).parent.rglob("*.py") if starting.search(file.read_text())]
     assert {file.name for file in files} == {"given.py", "worker_pool.py"}  # the latter for an exception
     (given,) = (file.read_text() for file in files if file.name == "given.py")
-    assert given.count("Popen(") == given.count('[sys.executable, "-P", ') == given.count("**environment()") == 1
+    assert given.count("Popen(") == given.count('[sys.executable, "-P", ') == given.count("**child_environment()") == 1

@@ -18,7 +18,7 @@ from domainwise.experiment.records import Event
 from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
 from domainwise.experiment.settings import Settings, resolve, together
 from domainwise.experiment.trial import Trial
-from domainwise.machine import device_named
+from domainwise.machine import choose_device
 from domainwise.report.results import Results as Results
 from domainwise.saved_models.keep import Keep, spread
 from domainwise.sweeps.engine import Engine, Runs
@@ -141,7 +141,7 @@ def compare(
     the sources are trained on too; ``timeout`` ends a trial that takes more seconds; ``retries`` is how often one
     whose process has died is tried again, once if not given.
     """
-    device = device_named(device)
+    device = choose_device(device)
     chosen = resolve(preset, benchmark=data.name, device=device, given=together(settings, set or {}))
     spread(snapshots, chosen.steps)
     comparison = prepare(

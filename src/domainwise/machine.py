@@ -1,4 +1,4 @@
-"""Know this computer: cores, memory, disk, devices and versions; sizes and durations in words; safe processes."""
+"""Know this computer: cores, memory, disk, devices, versions; write sizes and durations in words."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ import domainwise
 from domainwise._version import __version__
 from domainwise.errors import InputError, is_whole
 
-CROWD = 256  # threads or processes that any machine bears; OpenMP ends a process that asks for a million
+MOST = 256  # threads or processes that any machine can start; OpenMP ends a process that asks for a million
 
 
 def cores() -> int:
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -33,7 +34,7 @@ def processes_for(device: str, threads: int) -> int:
     return max(1, cores() // threads) if device == "cpu" else 1
 
 
-def memory() -> float:
+def total_memory() -> float:
     """Return the bytes of memory that this machine has; infinity where it does not say."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -60,7 +61,7 @@ def human_duration(seconds: float) -> str:
 
 
 @cache
-def processor() -> str:
+def processor_name() -> str:
     """Return the name of the processor, where the system tells; other processors round differently."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text(encoding="utf-8", errors="replace").splitlines() if about.is_file() else []
@@ -86,10 +87,10 @@ def versions_and_commit() -> dict[str, str]:
     return {**versions(), **({"commit": COMMIT} if COMMIT else {})}
 
 
-def device_named(text: str, *, elsewhere: bool = False) -> str:
-    """The device that is meant, if it is here; "auto" is a GPU if there is one.
+def choose_device(text: str, *, elsewhere: bool = False) -> str:
+    """Return the device that a text names, if this machine has it; "auto" is a GPU if there is one.
 
-    ``elsewhere``: on other machines, which may have what this one has not.
+    With ``elsewhere`` it is a device of other machines, and this one need not have it.
     """
     import torch
 
@@ -101,11 +102,11 @@ def device_named(text: str, *, elsewhere: bool = False) -> str:
     try:
         device = torch.device(text)
     except RuntimeError as error:
-        raise InputError(f'"{text}" is no device: use cpu, cuda, cuda:1 or auto') from error
+        raise InputError(f'"{text}" is not a device: use cpu, cuda, cuda:1 or auto') from error
     if device.type not in ("cpu", "cuda"):
         raise InputError(f'domainwise does not run on "{device.type}": use cpu, cuda, cuda:1 or auto')
     if device.type == "cpu" and device.index is not None:
-        raise InputError(f'"{text}" is no device, as a CPU is one however many cores it has: use cpu')
+        raise InputError(f'"{text}" is not a device, as a CPU is one however many cores it has: use cpu')
     if elsewhere or device.type == "cpu":
         return text
     if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
@@ -113,9 +114,9 @@ def device_named(text: str, *, elsewhere: bool = False) -> str:
     return text
 
 
-def bearable(what: str, count: int) -> int:
-    """How many threads or processes were asked for, if a machine bears them."""
-    most = max(CROWD, 4 * cores())
+def check_count(what: str, count: int) -> int:
+    """Return a number of threads or processes, or refuse one that would end the machine's work."""
+    most = max(MOST, 4 * cores())
     if not is_whole(count) or not 1 <= count <= most:
         raise InputError(f"{what} must be a whole number from 1 up to {most} on this machine, got {count!r}")
     return int(count)
@@ -125,18 +126,18 @@ ROOT = Path(__file__).parents[2]  # of a checkout: above src; where it is instal
 
 
 def commit(root: Path = ROOT) -> str | None:
-    """The one checked out, whatever was edited since; for a copy without history what DOMAINWISE_COMMIT says."""
+    """Return the commit that is checked out, or $DOMAINWISE_COMMIT, for a copy without history."""
     if told := os.environ.get("DOMAINWISE_COMMIT", "").strip():
         return told[:100]
     with suppress(OSError, ValueError):
         git = root / ".git"
         if git.is_file():  # a work tree beside the main one says where its own are
             git = root / git.read_text(encoding="utf-8").partition("gitdir:")[2].strip()
-        return _named((git / "HEAD").read_text(encoding="utf-8").strip(), git)
+        return _resolve((git / "HEAD").read_text(encoding="utf-8").strip(), git)
     return None
 
 
-def _named(head: str, git: Path) -> str | None:
+def _resolve(head: str, git: Path) -> str | None:
     if not head.startswith("ref:"):
         return _hash(head)
     name, shared = head.removeprefix("ref:").strip(), git
@@ -156,8 +157,8 @@ def _hash(text: str) -> str | None:
 COMMIT = commit()  # when this is imported: a checkout may be moved on while the code in memory stays
 
 
-def environment() -> dict[str, str]:
-    """Variables with which Python imports from where this process does, and never from the working directory.
+def child_environment() -> dict[str, str]:
+    """Return variables for a new Python process: it imports from where this one does, not from the working folder.
 
     A queue.py that lies there would stand in for Python's own. Where the user's own PYTHONPATH names that folder, they
     want it; an empty entry, which means it too, is mostly one too many a colon.
@@ -174,8 +175,8 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def set_in(variables: dict[str, str]) -> Iterator[None]:
-    """Set variables in the environment of this process, for what starts processes by itself."""
+def environment_set(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables in the environment of this process, for libraries that start processes by themselves."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -285,7 +285,7 @@ def test_refreshed_batch_norm_has_the_statistics_of_the_batches_and_frozen_ones_
 def test_what_fills_a_batch_up_in_evaluation_is_no_part_of_the_statistics(normed):
     net = Network(normed(), nn.Linear(4, 2))
     twin, batches = deepcopy(net), domain_batches(2)
-    twin.full = 100
+    twin.pad_to = 100
     for one in (net, twin):
         refresh_batch_norm(one, batches)
     torch.testing.assert_close(net.state_dict(), twin.state_dict())

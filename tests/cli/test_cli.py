@@ -210,7 +210,7 @@ def test_algorithms_are_listed_with_their_hyperparameters(domainwise) -> None:
         (compare("--targets", "76"), '"76" is not a domain of digits: did you mean 75'),
         (compare("--data", "nowhere"), "nowhere"),
         (compare("--device", "cuda:99"), "use the device cpu"),
-        (compare("--device", "abacus"), '"abacus" is no device'),
+        (compare("--device", "abacus"), '"abacus" is not a device'),
         (compare("--per-gpu", "some"), '--per-gpu is how many trials run side by side on a GPU, or auto: got "some"'),
         (["sweep", *compare("--engine", "ray", "--address", "127.0.0.2:1")[1:]], "Ray"),
         (["status", "nowhere"], "not a folder that domainwise has worked in"),

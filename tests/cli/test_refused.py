@@ -43,7 +43,7 @@ SHORT = ["--data", "digits", "--targets", "75", "--seeds", 1, "--dry-run"]
         (["--network", "resnet5O"], 'there is no network "resnet5O": did you mean'),
         (["--weights", "pretrained"], "there are no pretrained weights for small"),
         (["--device", "cpu:3"], "a CPU is one however many cores"),
-        (["--device", "gpu"], '"gpu" is no device'),
+        (["--device", "gpu"], '"gpu" is not a device'),
         (["--seeds", 10**9], "seeds says how many, so 1 to"),
         (["--seeds", "0-9999", "--targets", "pairs"], "trials, and the most are 100,000"),
         (["--targets", "75,75"], "target 75 is named more than once"),
@@ -141,7 +141,7 @@ def test_nothing_is_written_below_a_file(domainwise, tmp_path: Path) -> None:
     [
         ({"network": "resnet5O"}, 'there is no network "resnet5O"'),
         ({"device": "cuda:99"}, '"cuda:99" is not here'),
-        ({"device": "gpu"}, '"gpu" is no device'),
+        ({"device": "gpu"}, '"gpu" is not a device'),
         ({"device": 0}, "device must be a text, got 0"),
         ({"threads": 10**6}, "threads must be a whole number"),
         ({"seed": 1.5}, "a whole number, got .*1.5"),

@@ -125,7 +125,7 @@ def test_a_size_below_one_is_refused(tmp_path: Path, sizes: dict[str, int]) -> N
 
 
 def test_more_than_the_machine_has_is_refused_with_the_amount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("domainwise.data.decoded.decode_all.memory", lambda: 1000)
+    monkeypatch.setattr("domainwise.data.decoded.decode_all.total_memory", lambda: 1000)
     with pytest.raises(InputError, match="4 images of 64 x 64 need 0 GiB of memory: choose a smaller size"):
         open_data(str(noisy_folder(tmp_path / "data")))
 

@@ -16,7 +16,7 @@ from domainwise.algorithms import create, resolved
 from domainwise.averaging import EMA, MA
 from domainwise.errors import InputError
 from domainwise.experiment.settings import resolve
-from domainwise.machine import bearable
+from domainwise.machine import check_count
 from domainwise.training.plan import seeds_of
 
 LITTLE: dict[str, Any] = {"targets": "a", "steps": 4, "batch": 4}
@@ -39,7 +39,7 @@ def test_a_comparison_by_numbers_of_numpy_is_the_same_one(tmp_path: Path) -> Non
 def test_they_are_kept_as_plain_ones() -> None:
     settings = resolve(given={"steps": np.int64(20), "lr": np.float64(0.1), "inner_steps": np.int32(2)})
     kept = [settings.steps, settings.lr, settings.hyperparameters["inner_steps"], *seeds_of(np.int64(2))]
-    kept += [bearable("threads", np.int64(1)), MA(start=np.int64(3)).start, EMA(decay=np.float32(0.5)).decay]
+    kept += [check_count("threads", np.int64(1)), MA(start=np.int64(3)).start, EMA(decay=np.float32(0.5)).decay]
     kept += resolved(create("arith", inner_steps=np.int64(2), scale=np.float32(1.5), inner_lr=np.int64(1))).values()
     assert {type(one) for one in kept} <= {int, float, str, bool}
     assert json.dumps(kept)
@@ -56,7 +56,7 @@ def test_they_are_kept_as_plain_ones() -> None:
         lambda: create("arith", inner_steps=np.bool_(True)),
         lambda: seeds_of(np.int64(0)),
         lambda: seeds_of([np.int64(-1)]),
-        lambda: bearable("threads", np.bool_(True)),
+        lambda: check_count("threads", np.bool_(True)),
         lambda: MA(start=np.float64(1)),
     ],
 )

@@ -58,7 +58,7 @@ def test_in_evaluation_a_network_can_see_one_size_of_batches_only_and_answers_th
         lambda module, inputs: seen.append((len(inputs[0]), inputs[0].is_contiguous(memory_format=torch.channels_last)))
     )
     expected = net(x)
-    net.full = 4
+    net.pad_to = 4
     for given in (x[:2], x[:4], x):
         torch.testing.assert_close(net(given), expected[: len(given)])
     net.train()(x[:2])
@@ -70,7 +70,7 @@ def test_arm_sees_its_group_and_not_what_fills_a_batch_up() -> None:
     arm = create("arm").setup(build("resnet18", RGB, 7, extra_channels=1), seed=0)
     x = images(3)
     expected = arm.predict(x)
-    arm.net.inner.full = 8
+    arm.net.inner.pad_to = 8
     torch.testing.assert_close(arm.predict(x), expected)
 
 

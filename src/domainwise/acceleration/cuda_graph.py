@@ -65,7 +65,7 @@ def prepare(net: Network, shape: tuple[int, int, int], *, precision: str, fast: 
         return
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if fast.compiles("cuda"):
-        net.full = full
+        net.pad_to = full
         example = torch.randn_like(example, memory_format=torch.channels_last)
         _rewire(net.featurizer, example, on_blocks=net.low_precision)
         keep_compiled()

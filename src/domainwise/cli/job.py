@@ -18,7 +18,7 @@ from domainwise.cli.progress import display
 from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome, outcomes
 from domainwise.experiment.trial import Trial
-from domainwise.machine import device_named, free_disk, human_duration, human_size, processes_for, threads_for
+from domainwise.machine import choose_device, free_disk, human_duration, human_size, processes_for, threads_for
 from domainwise.sweeps.disk_space import disk_needed
 from domainwise.sweeps.engine import Engine, Runs
 from domainwise.sweeps.shared_gpu import Many as AtOnce
@@ -62,7 +62,7 @@ class Job:
 
     def _engine(self) -> Engine:
         machine = self.machine
-        device = device_named(machine.device, elsewhere=self.cluster.elsewhere)
+        device = choose_device(machine.device, elsewhere=self.cluster.elsewhere)
         threads = machine.threads or threads_for(self.comparison.trials[0].network)
         if self.many.processes and device != "cpu":
             raise InputError("--processes is for a CPU; on a GPU, --per-gpu says how many trials run side by side")

@@ -27,12 +27,12 @@ def trained(
     from domainwise.cli.option_groups import Machine
     from domainwise.cli.reading import Ask, read
     from domainwise.experiment.trial import Trial
-    from domainwise.machine import bearable, device_named
+    from domainwise.machine import check_count, choose_device
     from domainwise.saved_models.saved import load
 
     if threads:
-        torch.set_num_threads(bearable("threads", threads))
-    device = device_named(device)
+        torch.set_num_threads(check_count("threads", threads))
+    device = choose_device(device)
     model = load(run, device=device, which="best", trust_code=trust_code)
     trial = Trial.from_json(model.config["trial"])
     same = [] if trial.train_size is None else [f"train_size={trial.train_size}"]  # as decoded for training

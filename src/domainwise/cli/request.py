@@ -9,7 +9,7 @@ from domainwise.api import prepare
 from domainwise.cli.job import Job
 from domainwise.cli.option_groups import Beside, Choices, Cluster, Machine, Many
 from domainwise.cli.reading import Ask, read
-from domainwise.machine import device_named
+from domainwise.machine import choose_device
 from domainwise.saved_models.keep import spread
 
 
@@ -26,7 +26,7 @@ class Asked:
     def job(self, algorithms: str, **wanted: Any) -> Job:
         """``wanted`` is what :func:`domainwise.api.prepare` is to lay out."""
         machine, beside = self.machine, self.beside
-        device = device_named(machine.device, elsewhere=self.cluster.elsewhere)
+        device = choose_device(machine.device, elsewhere=self.cluster.elsewhere)
         ask = Ask(**vars(self.choices), preset=self.preset, balanced=beside.balanced, device=device)
         domains, settings = read(self.data, ask, machine)
         spread(beside.snapshots, settings.steps)

@@ -1,4 +1,4 @@
-"""Networks: a featurizer and a linear head, which most algorithms need apart from each other."""
+"""Build networks of a featurizer and a linear head, which most algorithms need apart from each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
 
 
 class Network(nn.Module):
-    """``net(x)`` gives logits; ``net.features(x)`` and ``net.logits(features)`` are its two halves.
+    """A featurizer and a head: ``net(x)`` is ``net.logits(net.features(x))``.
 
     Args:
         featurizer: from inputs to features.
@@ -42,17 +42,18 @@ class Network(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.freeze_batch_norm = freeze_batch_norm
         self.low_precision = False  # run the featurizer in bfloat16; head and losses stay in full precision
-        self.full = 0  # fewer inputs than these are filled up in evaluation: a compiler wants to see one shape
+        self.pad_to = 0  # smaller batches are padded to this size in evaluation: a compiler wants to see one shape
         if freeze_batch_norm:
             self.train()
 
     def lowered(self, device: torch.device) -> AbstractContextManager[object]:
-        """In which a featurizer runs, and what belongs to it."""
+        """Return the context that the featurizer runs in: bfloat16 where ``low_precision`` is set."""
         return torch.autocast(device.type, torch.bfloat16) if self.low_precision else nullcontext()
 
     def features(self, x: Tensor) -> Tensor:
-        if len(x) < self.full and not any(module.training for module in self.modules()):
-            around = (0, 0) * (x.dim() - 1) + (0, self.full - len(x))  # it counts from the last dimension
+        """Return the features of a batch, with dropout while training."""
+        if len(x) < self.pad_to and not any(module.training for module in self.modules()):
+            around = (0, 0) * (x.dim() - 1) + (0, self.pad_to - len(x))  # it counts from the last dimension
             return self.features(F.pad(x, around))[: len(x)]
         with self.lowered(x.device):
             features: Tensor = self.featurizer(x)
@@ -60,6 +61,7 @@ class Network(nn.Module):
         return dropped
 
     def logits(self, features: Tensor) -> Tensor:
+        """Return the head's logits for features."""
         logits: Tensor = self.head(features)
         return logits
 
@@ -71,6 +73,7 @@ class Network(nn.Module):
         def __call__(self, *inputs: Any) -> Tensor: ...
 
     def train(self, mode: bool = True) -> Self:
+        """Switch to training or evaluation; frozen batch-norms stay in evaluation."""
         super().train(mode)
         if self.freeze_batch_norm:
             for module in self.modules():
@@ -80,14 +83,14 @@ class Network(nn.Module):
 
 
 class PoolTo(nn.AdaptiveAvgPool2d):
-    """Passes on what is of the right size already, which the pooling would go through pixel by pixel on a CPU."""
+    """Average-pool to a size; inputs of that size pass at once, which is faster on a CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x if x.shape[-2:] == (self.output_size, self.output_size) else super().forward(x)
 
 
 def small_cnn(channels: int, classes: int, width: int = 16) -> Network:
-    """Two convolutions with group-norm, for small images and machines without a GPU. Not pretrained."""
+    """Return two convolutions with group-norm, for small images and machines without a GPU."""
     featurizer = nn.Sequential(
         nn.Conv2d(channels, width, 3, stride=2, padding=1),
         nn.GroupNorm(4, width),
@@ -102,7 +105,7 @@ def small_cnn(channels: int, classes: int, width: int = 16) -> Network:
 
 
 def mnist_cnn(channels: int, classes: int) -> Network:
-    """DomainBed's network for images of 28 x 28: the normalisation comes after the ReLU. Not pretrained."""
+    """Return DomainBed's network for images of 28 x 28, which normalises after the ReLU."""
 
     def block(inputs: int, outputs: int, stride: int = 1) -> list[nn.Module]:
         return [nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1), nn.ReLU(), nn.GroupNorm(8, outputs)]
@@ -133,7 +136,7 @@ def build(
     extra_channels: int = 0,
     source: str = "",
 ) -> Network:
-    """A network for images of shape (H, W, C).
+    """Build a network for images of shape (H, W, C).
 
     Args:
         name: "small", "mnist", the timm name of a backbone ("resnet50", "resnet50.a1_in1k"), the original ResNet-50
@@ -163,7 +166,7 @@ def build(
 
 
 def check_name(name: str, *, pretrained: bool = False) -> None:
-    """Refuse the name of a network that there is not, or that has no pretrained weights, without making it."""
+    """Refuse the name of an unknown network, or of one without pretrained weights, without building it."""
     own = OWN.fullmatch(name)
     if own:
         _function(own)
@@ -176,7 +179,7 @@ def check_name(name: str, *, pretrained: bool = False) -> None:
 
 
 def network_source(name: str) -> str:
-    """The hash of a third party's file, which with the name says what the network is; "" for one of ours."""
+    """Return the hash of a user's file, which tells networks of one name apart; "" for one of ours."""
     own = OWN.fullmatch(name)
     return source_of(own["file"]) if own else ""
 
@@ -190,9 +193,9 @@ def _backbone(name: str, images: tuple[int, int, int], classes: int, pretrained:
 
 def _fill(featurizer: nn.Module, name: str, pretrained: bool, weights: Path | None) -> None:
     if weights is not None:
-        from domainwise.networks.weight_files import fill, read_weights
+        from domainwise.networks.weight_files import load_into, read_weights
 
-        fill(featurizer, read_weights(weights), weights, name)
+        load_into(featurizer, read_weights(weights), weights, name)
     elif pretrained:
         raise _no_weights(name)
 
@@ -241,7 +244,7 @@ def _width(featurizer: nn.Module, images: tuple[int, int, int], name: str) -> in
 
 
 def _tried(module: nn.Module, images: tuple[int, int, int], name: str) -> Tensor:
-    """What it makes of one black image."""
+    """The output for one black image."""
     channels, height, width = images
     try:
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""torchvision beside a torch of another build, as PyPI's CUDA wheel beside a CPU torch."""
+"""Make torchvision importable beside a torch of another build, such as PyPI's CUDA wheel beside a CPU torch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _declared: list[Any] = []  # a declaration lasts as long as the Library object t
 
 
 def torchvision_ready() -> None:
-    """Call this before torchvision is first imported, and so before timm and torchmetrics.
+    """Prepare torch for the first import of torchvision, and so of timm and torchmetrics.
 
-    Where the compiled part of torchvision does not load, importing torchvision fails for want of two operators.
+    Where the compiled part of torchvision does not load, importing torchvision fails because two operators are missing.
     Declaring them is enough for models and transforms; what really is compiled (box operators, JPEG decoding) stays
     away. A torchvision that works is left alone.
     """
@@ -36,6 +36,7 @@ def torchvision_ready() -> None:
 
 
 def import_timm() -> ModuleType:
+    """Import timm, whatever state torchvision is in."""
     torchvision_ready()
     return import_module("timm")
 

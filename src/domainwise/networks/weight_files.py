@@ -1,4 +1,4 @@
-"""Weights from a local file, checked before anything of them is used; and into one."""
+"""Read weights from a local file, which is checked before anything of it is used, and write them to one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMED = 3  # keys that a sentence names before it says "..."
 
 
 def weights_sha256(path: Path | str) -> str:
-    """What a weight file is known by. Read once, and again only when its size or time has changed."""
+    """Return the hash that a weight file is known by; read once, and again when its size or time has changed."""
     file = _existing(path)
     about = file.stat()
     return _digest(file.absolute(), about.st_size, about.st_mtime_ns)
@@ -34,7 +34,7 @@ def _digest(file: Path, size: int, time: int) -> str:
 
 
 def read_weights(path: Path | str) -> dict[str, Tensor]:
-    """The tensors of a safetensors or torch file; floating point ones in float32, whatever the file keeps."""
+    """Return the tensors of a safetensors or torch file, floating-point ones in float32."""
     file = _existing(path)
     tensors = _tensors(_loaded(file), file)
     if any(key.startswith("featurizer.") for key in tensors):  # saved from a Network: the head is for other classes
@@ -46,24 +46,24 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
 
 
 def save_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
-    """Write tensors as safetensors; what the disk has against it is an OSError, as it should be."""
+    """Write tensors as safetensors; errors of the disk are OSErrors."""
     import safetensors.torch
 
-    with errors_of_the_disk(file):
+    with disk_errors(file):
         safetensors.torch.save_file(dict(tensors), file)
 
 
 def load_tensors(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; what the disk has against it is an OSError, as it should be."""
+    """Return the tensors of a safetensors file; errors of the disk are OSErrors."""
     import safetensors.torch
 
-    with errors_of_the_disk(file):
+    with disk_errors(file):
         return safetensors.torch.load_file(file)
 
 
 @contextmanager
-def errors_of_the_disk(file: Path) -> Iterator[None]:
-    """The library makes one of its own of them: here they are again what they were."""
+def disk_errors(file: Path) -> Iterator[None]:
+    """Turn the library's own errors back into the OSErrors they were, around reading or writing."""
     from safetensors import SafetensorError
 
     try:
@@ -74,8 +74,8 @@ def errors_of_the_disk(file: Path) -> Iterator[None]:
         raise
 
 
-def fill(module: nn.Module, tensors: Mapping[str, Tensor], file: Path | str, name: str) -> None:
-    """Load tensors that must be those of the module, no more and no less; ``name`` is what to call it."""
+def load_into(module: nn.Module, tensors: Mapping[str, Tensor], file: Path | str, name: str) -> None:
+    """Load tensors that must be exactly those of the module, which the sentences call ``name``."""
     own = module.state_dict()
     # A count of batches that frozen statistics do not need, and that older files do not have.
     missing = [key for key in own if key not in tensors and not key.endswith("num_batches_tracked")]

@@ -25,7 +25,7 @@ from domainwise.experiment import integrity
 from domainwise.experiment.records import publish
 from domainwise.experiment.trial import Trial
 from domainwise.files import make_folder, replacing, sync
-from domainwise.machine import device_named
+from domainwise.machine import choose_device
 from domainwise.networks.network import Network, build
 from domainwise.networks.weight_files import save_tensors
 from domainwise.saved_models.predict import BATCH, Prediction, predictions
@@ -89,7 +89,7 @@ def loaded(
     folder: Path | str, *, device: str, which: str | None, trust_code: bool = False, named: Trial | None = None
 ) -> Model:
     """The same; code that ``named`` names too needs no more trust, since the user has named it in the present call."""
-    device, folder = device_named(device), Path(folder).expanduser()
+    device, folder = choose_device(device), Path(folder).expanduser()
     home = home_of(folder, which)
     if not (home / CONFIG).is_file():
         raise InputError(f"{folder} has no saved model: give the folder of a trial that kept its {which or PLAIN} one")

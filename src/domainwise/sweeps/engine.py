@@ -17,7 +17,7 @@ from domainwise.experiment.output_folder import served
 from domainwise.experiment.records import Event
 from domainwise.experiment.settings import number, whole
 from domainwise.experiment.trial import Trial
-from domainwise.machine import bearable
+from domainwise.machine import check_count
 from domainwise.sweeps.claims import Claims
 from domainwise.sweeps.given import Place
 from domainwise.sweeps.shared_gpu import Many
@@ -57,10 +57,10 @@ class Engine:
     retries: int | None = None  # of a trial whose process has died; None is RETRIES
 
     def __post_init__(self) -> None:
-        bearable("processes", self.processes)
-        bearable("threads", self.threads)
+        check_count("processes", self.processes)
+        check_count("threads", self.threads)
         if self.per_gpu != "auto":
-            bearable("per_gpu", self.per_gpu)
+            check_count("per_gpu", self.per_gpu)
         if self.timeout is not None and not (number(self.timeout) and 0 < self.timeout <= LONGEST):
             raise InputError(f"timeout is in seconds, above 0 and up to {LONGEST:,}, got {self.timeout!r}")
         if self.retries is not None and not whole(self.retries, least=0):

@@ -17,7 +17,7 @@ from typing import IO
 
 from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
-from domainwise.machine import environment
+from domainwise.machine import child_environment
 from domainwise.sweeps.shared_gpu import AT_MOST, Many
 from domainwise.training.run_options import RunOptions
 
@@ -82,7 +82,7 @@ class Worker:
         self.last_words = ""
         self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in stop()
         arguments = [parked, folder, json.dumps(place.options.to_json()), place.room, place.threads]
-        fixed = {"OMP_NUM_THREADS": str(place.threads), **environment()}
+        fixed = {"OMP_NUM_THREADS": str(place.threads), **child_environment()}
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "domainwise.sweeps.worker", *map(str, arguments)],
             stdin=subprocess.PIPE,

@@ -24,7 +24,7 @@ from domainwise.errors import InputError, warn
 from domainwise.experiment.output_folder import is_ours
 from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
-from domainwise.machine import environment, set_in
+from domainwise.machine import child_environment, environment_set
 from domainwise.sweeps.claims import Claims
 from domainwise.sweeps.engine import Engine, run_shared
 from domainwise.sweeps.given import Message
@@ -86,7 +86,7 @@ class RayEngine:
             try:
                 if self.address is not None:
                     _admitted(ray, self.address)
-                with chdir(empty), set_in({} if self.address else environment()):
+                with chdir(empty), environment_set({} if self.address else child_environment()):
                     ray.init(**where, log_to_driver=False, logging_level="error")
             except ray.exceptions.AuthenticationError as error:
                 raise InputError(_other_token(self.address or "this machine")) from error

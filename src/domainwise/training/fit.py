@@ -22,7 +22,7 @@ from domainwise.experiment.results import trial_in
 from domainwise.experiment.settings import Settings, resolve, together, whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, reading
-from domainwise.machine import bearable, device_named
+from domainwise.machine import check_count, choose_device
 from domainwise.saved_models.keep import spread
 from domainwise.saved_models.saved import CONFIG, PLAIN, Model, averager_of, home_of, loaded
 from domainwise.training.checkpoints import saved, told_of
@@ -58,7 +58,7 @@ class Fitting:
         with reading(self.folder):
             _refuse_other_snapshots(self.folder, spread(options.snapshots, self.trial.steps))
         before = torch.get_num_threads()
-        torch.set_num_threads(bearable("threads", threads))
+        torch.set_num_threads(check_count("threads", threads))
         try:
             return execute(self.trial, self.data, self.folder, options, watch=watch)
         finally:
@@ -125,7 +125,7 @@ def fit(
     will do elsewhere is what :func:`domainwise.compare` estimates. The other arguments are those of ``compare``; with
     ``average`` the averaged weights are the model, of several averagers those of the first.
     """
-    device = device_named(device)
+    device = choose_device(device)
     chosen = resolve(preset, benchmark=data.name, device=device, given=together(settings, set or {}))
     made = fitting(data, algorithm, seed=seed, settings=chosen, average=average, output=output)
     result = made.run(

@@ -24,7 +24,7 @@ from domainwise.experiment.results import DAMAGED, result_in
 from domainwise.experiment.selection import validation
 from domainwise.experiment.trial import Trial
 from domainwise.files import clear_leftovers, create_text, exists, lock_trial, make_folder, remove_links
-from domainwise.machine import processor, versions
+from domainwise.machine import processor_name, versions
 from domainwise.meta.ranks import check_alone
 from domainwise.saved_models.keep import Keeper
 from domainwise.training.checkpoints import Checkpoints, Fresh, Resumed, Stopped, clear, listening
@@ -225,7 +225,7 @@ def checkpoints_of(trial: Trial, folder: Path, options: RunOptions, say: Callabl
         circumstances={
             **versions(),
             "threads": torch.get_num_threads(),
-            "processor": processor(),
+            "processor": processor_name(),
             "device": torch.cuda.get_device_name(device) if gpu else device,
         },
         journals=(Journal.LEAN, Journal.WHOLE),

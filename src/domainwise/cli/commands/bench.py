@@ -51,10 +51,10 @@ def bench(
     from domainwise.acceleration.cuda_graph import Fast
     from domainwise.algorithms import parse
     from domainwise.cli.pace import pace
-    from domainwise.machine import bearable, cores, device_named
+    from domainwise.machine import check_count, choose_device, cores
 
-    device = device_named(device)
-    torch.set_num_threads(bearable("threads", threads or cores()))
+    device = choose_device(device)
+    torch.set_num_threads(check_count("threads", threads or cores()))
     setup = Setup(
         network, size, size + 3, domains=domains, batch=batch, device=device, updates=updates,
         precision=precision or ("fp32" if device == "cpu" else "bf16"), fast=Fast(not no_compile, not no_capture),

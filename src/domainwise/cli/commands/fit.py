@@ -33,11 +33,11 @@ def fit(
     from domainwise.acceleration.cuda_graph import Fast
     from domainwise.cli.progress import display
     from domainwise.cli.reading import Ask, read
-    from domainwise.machine import device_named, threads_for
+    from domainwise.machine import choose_device, threads_for
     from domainwise.training.fit import fitting
     from domainwise.training.run_options import RunOptions
 
-    device = device_named(one.device)
+    device = choose_device(one.device)
     ask = Ask(**vars(choices), preset=preset, balanced=balanced, device=device)
     domains, settings = read(data, ask, one)
     made = fitting(domains, algorithm, seed=seed, settings=settings, average=average, output=one.output)

@@ -55,12 +55,12 @@ def predict(
 
     from domainwise.cli.pace import pace
     from domainwise.data.sources.folders import images_in
-    from domainwise.machine import bearable, threads_for
+    from domainwise.machine import check_count, threads_for
     from domainwise.saved_models.predict import Tally, as_csv, as_json, as_text, predictions
     from domainwise.saved_models.saved import load
 
     form = _form(output, format)
-    threads = threads and bearable("threads", threads)
+    threads = threads and check_count("threads", threads)
     files = images_in(images)
     loaded = load(model, device=device, which=which, trust_code=trust_code)
     torch.set_num_threads(threads or threads_for(loaded.config["trial"]["network"]))

@@ -63,7 +63,7 @@ def reproduce(
     from domainwise.cli.reading import Ask, assignments
     from domainwise.cli.reproducing import Making, default_folder, name_of, ours
     from domainwise.experiment.output_folder import refuse_file
-    from domainwise.machine import device_named
+    from domainwise.machine import choose_device
     from domainwise.paper.columns import stand_in
     from domainwise.paper.registry import requested_names
     from domainwise.paper.rows import PaperRequest
@@ -79,7 +79,7 @@ def reproduce(
     def job(comparison: Comparison, keep: bool) -> Job:
         return Job(comparison, machine, Beside(keep=o.Kept.best if keep else o.Kept.none), many, cluster)
 
-    ask = Ask(**vars(choices), device=device_named(machine.device, elsewhere=cluster.elsewhere))
+    ask = Ask(**vars(choices), device=choose_device(machine.device, elsewhere=cluster.elsewhere))
     if machine.output:
         refuse_file(machine.output)
     making = Making(data or [], ask, preset, wish, machine, job)

@@ -23,7 +23,7 @@ from domainwise.data.decoded.image import (
 from domainwise.data.domains import CHANNELS, Domains, Images, Shapes, assemble
 from domainwise.data.sources.listing import File, Listing, listed, require_same_classes
 from domainwise.errors import InputError
-from domainwise.machine import memory
+from domainwise.machine import total_memory
 
 BATCH = 64  # files between two calls of `progress`
 SAMPLE = 100  # images whose size is looked at to tell how much room all will take
@@ -253,7 +253,7 @@ class _GrowingRoom:
 def _room(layout: Layout, paths: Sequence[str]) -> dict[str, _Room | _GrowingRoom]:
     need = layout.bytes(paths)
     try:
-        if need > memory():  # the system might promise it all the same, and end the process later
+        if need > total_memory():  # the system might promise it all the same, and end the process later
             raise MemoryError
         return {name: _Room(len(paths), shape) if shape else _GrowingRoom() for name, shape in layout.rows.items()}
     except (MemoryError, ValueError):
