@@ -138,6 +138,7 @@ def result_in(home: Path, *, files: bool = False, certain: bool = False) -> reco
         if certain and isinstance(error, integrity.Unreadable):
             raise
         return damaged(home.name, str(error))
+    result.setdefault("averages", {})  # earlier versions left it out where there were none
     return result
 
 
@@ -246,7 +247,7 @@ def _averages(outcome: Outcome) -> list[Outcome]:
             outcome.folder,
             average=name,
         )
-        for name, numbers in outcome.result.get("averages", {}).items()
+        for name, numbers in outcome.result["averages"].items()
     ]
 
 

@@ -35,7 +35,7 @@ class Statistic:
             return None
         if self.name in ("late", "window"):
             return _mean(outcome, window if self.name == "window" else None)
-        beside = {name: models["last"] for name, models in result.get("averages", {}).items()}
+        beside = {name: models["last"] for name, models in result["averages"].items()}
         found = {"selected": result["selected"], "last": result["last"], **beside}.get(self.name)
         return None if found is None or found["target"] is None else 100 * found["target"]
 
@@ -138,7 +138,7 @@ def power_of(
 
 def _statistics(outcomes: Sequence[Outcome], window: Window | None) -> list[Statistic]:
     """Those of low noise first: means over evaluations, averages of weights, then single evaluations."""
-    averages = dict.fromkeys(name for one in outcomes for name in one.result.get("averages", {}))
+    averages = dict.fromkeys(name for one in outcomes for name in one.result["averages"])
     own = [Statistic("window", f"mean over the evaluations at updates {window[0]} to {window[1]}")] if window else []
     beside = [Statistic(name, f"averaged weights ({name}) at the end of training") for name in averages]
     return [*own, LATE_MEAN, *beside, LAST, SELECTED]
