@@ -22,6 +22,7 @@ VARIANTS = [
     "arith(inner='adam', inner_lr=0.01)",
     "arith(inner_steps=3)",
     "arith(outer='interpolate', inner_lr=0.1, scale=1.5, weight_decay=0.001)",
+    "arith(epsilon=1.0)",
     "fish(shuffle=False, scale=1.5)",
     "fish(inner='adam', outer='interpolate', inner_lr=0.01, weight_decay=0.001)",
     "reptile(domainwise=True)",
@@ -34,6 +35,7 @@ VARIANTS = [
     "andmask(tau=0.5)",
     "mldg(pairs='split')",
     "mldg(pairs='split', held_out=2, beta=0.5, weight_decay=0.001)",
+    "mldg(pairs='halves', beta=0.5, weight_decay=0.001)",
     "fishr(anneal=0)",
     "fishr(anneal=4, ema=0.5)",
     "hgp(alpha=0.1, beta=0.1)",
@@ -164,21 +166,42 @@ def test_erm_is_one_adam_step_on_all_samples() -> None:
         torch.testing.assert_close(p, q, atol=1e-12, rtol=0)
 
 
-def test_arith_with_interpolation_lands_on_the_mean_of_the_models_visited() -> None:
-    net, alpha = network(), 0.05
-    start = [p.detach().clone() for p in net.parameters()]
-    arith = create("arith", outer="interpolate", inner_lr=alpha, shuffle=False, scale=1.5).setup(net)
-    twin, visited, data = copy.deepcopy(net), [], batches()
+def visited_models(net: Network, data: list[tuple[torch.Tensor, torch.Tensor]], alpha: float) -> list[list]:
+    """Return the parameters after a gradient step on each of the domains in turn."""
+    twin, visited = copy.deepcopy(net), []
     for x, y in data:
         gradients = torch.autograd.grad(F.cross_entropy(twin(x), y), list(twin.parameters()))
         with torch.no_grad():
             for p, g in zip(twin.parameters(), gradients, strict=True):
                 p -= alpha * g
         visited.append([p.detach().clone() for p in twin.parameters()])
+    return visited
+
+
+def test_arith_with_interpolation_lands_on_the_mean_of_the_models_visited() -> None:
+    net, alpha = network(), 0.05
+    start = [p.detach().clone() for p in net.parameters()]
+    arith = create("arith", outer="interpolate", inner_lr=alpha, shuffle=False, scale=1.5).setup(net)
+    data = batches()
+    visited = visited_models(net, data, alpha)
     arith.update(data)
     # scale 1.5 with three domains gives weights 3/4, 1/2, 1/4: the mean of the start and the three models.
     for p, s, *models in zip(net.parameters(), start, *visited, strict=True):
         torch.testing.assert_close(p.detach(), (s + sum(models)) / 4, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.0, 7.0, None])
+def test_epsilon_is_the_weight_of_the_starting_point_in_the_mean_of_equation_5(epsilon: float | None, n: int) -> None:
+    net, alpha = network(), 0.05
+    arith = create("arith", outer="interpolate", inner_lr=alpha, shuffle=False, epsilon=epsilon).setup(net)
+    weight = n * (n - 1) / 2 if epsilon is None else epsilon  # left open: the weights of equation 6 sum to one
+    for seed in range(2):
+        data = batches(n, seed)
+        start, visited = [p.detach().clone() for p in net.parameters()], visited_models(net, data, alpha)
+        arith.update(data)
+        for p, s, *models in zip(net.parameters(), start, *visited, strict=True):
+            torch.testing.assert_close(p.detach(), (weight * s + sum(models)) / (weight + n), atol=1e-12, rtol=0)
 
 
 def test_the_walk_visits_every_domain_in_changing_order() -> None:

@@ -6,9 +6,23 @@ import copy
 
 import pytest
 import torch
-from made_updates import LR, UNEQUAL, Adam, Batches, Memory, assert_same, batches, domain_risks, follow, mean, network
+from made_updates import (
+    DECAY,
+    LR,
+    UNEQUAL,
+    Adam,
+    Batches,
+    Memory,
+    assert_same,
+    batches,
+    domain_risks,
+    follow,
+    mean,
+    network,
+)
 from torch import Tensor
 from torch.autograd import grad
+from torch.nn import functional as F
 
 from domainwise import Network
 from domainwise.algorithms import create
@@ -75,6 +89,30 @@ def test_mldg(settings, pairs, monkeypatch) -> None:
 
     monkeypatch.setattr("domainwise.meta.optimizer.MetaOptimizer.order", lambda self, n: [2, 0, 1])
     follow(rule, f"mldg(beta=0.7, {settings})", sizes=UNEQUAL)
+
+
+@pytest.mark.parametrize("sizes", [(8, 3), UNEQUAL, (4, 5, 2, 6), (3, 4, 5, 2, 6)])
+def test_mldg_in_halves_takes_two_even_steps_of_the_domains_put_together(sizes, monkeypatch) -> None:
+    order, beta = [*range(1, len(sizes)), 0], 0.7
+    learn, help_ = order[: (len(order) + 1) // 2], order[(len(order) + 1) // 2 :]
+
+    def slope(net: Network, data: Batches, domains: list[int]) -> list[Tensor]:
+        total = sum(F.cross_entropy(net(data[i][0]), data[i][1], reduction="sum") for i in domains)
+        return list(grad(total / sum(len(data[i][1]) for i in domains), list(net.parameters())))
+
+    monkeypatch.setattr("domainwise.meta.optimizer.MetaOptimizer.order", lambda self, n: order)
+    mldg = create("mldg", pairs="halves", beta=beta, lr=LR, weight_decay=DECAY).setup(network())
+    twin = copy.deepcopy(mldg.net)
+    adam = Adam(list(twin.parameters()))
+    for step in range(3):
+        data = batches(step, list(sizes))
+        mldg.update(data)
+        first, moved = slope(twin, data, learn), copy.deepcopy(twin)
+        Adam(list(moved.parameters())).step(first)
+        second = slope(moved, data, help_)
+        adam.step([a + beta * b for a, b in zip(first, second, strict=True)])
+        for p, q in zip(mldg.net.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(p, q, atol=1e-12, rtol=0)
 
 
 def test_mldg_reports_the_weighted_losses_it_met(monkeypatch) -> None:

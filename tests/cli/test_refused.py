@@ -238,6 +238,7 @@ def test_output_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     [
         ("mldg(held_out=2)", {}, 'mldg(held_out=2): held_out has no effect with pairs="cyclic", which pairs every'),
         ("mldg", {"set": {"held_out": 2}}, "mldg: held_out has no effect"),
+        ("mldg(pairs='halves', held_out=2)", {}, 'held_out has no effect with pairs="halves"'),
         ("erm,arith(outer='interpolate',lr=0.1)", {}, 'lr has no effect with outer="interpolate", which goes by'),
         ("fish(outer='interpolate')", {"lr": 0.1}, "lr has no effect"),
     ],

@@ -84,6 +84,12 @@ def test_what_was_added_later_is_in_an_id_only_where_it_is_not_the_default() -> 
     assert "buffers" not in plain.hyperparameters
     assert plain.id == ended.id != started.id
     assert started.hyperparameters["buffers"] == "start"
+    plain, weighted, spelled = (planned(f"arith{text}")[0] for text in ("", "(epsilon=3.0)", "(epsilon=None)"))
+    assert "epsilon" not in plain.hyperparameters
+    assert plain.id == spelled.id != weighted.id
+    assert weighted.hyperparameters["epsilon"] == 3.0
+    plain, cyclic = (planned(f"mldg{text}")[0] for text in ("", "(pairs='cyclic')"))
+    assert plain.id == cyclic.id != planned("mldg(pairs='halves')")[0].id
 
 
 def test_of_the_draws_of_one_seed_the_best_validated_is_reported(tmp_path: Path) -> None:

@@ -15,35 +15,45 @@ from domainwise.meta.optimizer import MetaOptimizer
 from domainwise.meta.round import Plain
 
 ADAM_EPSILON = 1e-8
-_CYCLIC = {"cyclic": 'pairs="cyclic", which pairs every domain with the next', "split": ""}
+_WITHOUT_HELD_OUT = {
+    "cyclic": 'pairs="cyclic", which pairs every domain with the next',
+    "halves": 'pairs="halves", which holds out half of the domains',
+    "split": "",
+}
 
 
 @algorithm
 class MLDG(Algorithm):
-    """Learn from one domain so that a step on it also helps another (first order; Li et al., 2018).
+    """Learn from some domains so that a step on them also helps others (first order; Li et al., 2018).
 
-    Direction: ``1/n sum_(i,j) [g_i(theta) + beta g_j(theta_i)]``, ``theta_i`` one fresh Adam step of size ``lr`` away
-    on domain ``i``. The pairs come from a random order of the domains: "cyclic", each with the next; "split", each of
-    the first ``n - held_out`` with one of the rest.
+    Direction: ``1/p sum_(i,j) [g_i(theta) + beta g_j(theta_i)]`` over ``p`` pairs, ``theta_i`` one fresh Adam step of
+    size ``lr`` away on ``i``. The pairs come from a random order of the domains: "cyclic", each with the next; "split",
+    each of the first ``n - held_out`` with one of the rest, and ``p = n`` all the same; "halves", the first half with
+    the second as two large minibatches, as section 2.1 of the paper of Arith describes MLDG. Of an odd number of
+    domains the first half takes one more.
 
     DomainBed: since 2022 its pairs are ``pairs="split", held_out=2``, which with three domains leaves one unused; its
     published results are from "cyclic". It cuts the longer minibatch of a pair to the length of the shorter one.
     """
 
     beta: float = hyper(1.0, log10(-1, 1), domainbed="mldg_beta", least=0)
-    held_out: int = hyper(1, choice(1, 2), domainbed="n_meta_test", least=1, idle=lambda mldg: _CYCLIC[mldg.pairs])
-    pairs: str = hyper("cyclic", choices=("cyclic", "split"))
+    held_out: int = hyper(
+        1, choice(1, 2), domainbed="n_meta_test", least=1, idle=lambda mldg: _WITHOUT_HELD_OUT[mldg.pairs]
+    )
+    pairs: str = hyper("cyclic", choices=("cyclic", "split", "halves"))
 
     def prepare(self, batches: Sequence[Any]) -> None:
-        if 1 < len(batches) <= self.held_out:
+        if self.pairs != "halves" and 1 < len(batches) <= self.held_out:
             raise InputError(
                 f"mldg: held_out={self.held_out} of {len(batches)} source domains leaves none to learn from"
             )
 
     def legs(self, batches: Sequence[Any]) -> Sequence[Any]:
-        if len(batches) == 1:  # there is no other domain to help
-            return [batches]
         n = len(batches)
+        if n == 1:  # there is no other domain to help
+            return [batches]
+        if self.pairs == "halves":
+            return [batches[: (n + 1) // 2], batches[(n + 1) // 2 :]]
         first = range(n if self.pairs == "cyclic" else n - self.held_out)
         second = [*range(1, n), 0] if self.pairs == "cyclic" else range(n - self.held_out, n)
         return [[batches[i]] for pair in zip(first, cycle(second)) for i in pair]
@@ -51,8 +61,9 @@ class MLDG(Algorithm):
     def weights(self, legs: int) -> list[float]:
         if legs == 1:
             return [1.0]
-        n = legs // 2 + (0 if self.pairs == "cyclic" else self.held_out)
-        return [1 / n, self.beta / n] * (legs // 2)
+        pairs = legs // 2
+        share = pairs + self.held_out if self.pairs == "split" else pairs
+        return [1 / share, self.beta / share] * pairs
 
     def stepper(self) -> MetaOptimizer:
         return MetaOptimizer(
