@@ -232,6 +232,21 @@ def test_a_walk_that_returns_after_two_legs_is_the_mean_of_walks_over_pairs(prob
         torch.testing.assert_close(p.grad, (first + second) / 2)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_what_is_left_of_the_legs_after_the_last_return_is_a_walk_too(problem, k):
+    task, inner_steps = problem(5), 2
+    legs = [[batch, batch] for batch in task.legs]
+    meta = MetaOptimizer(
+        SGD(task.net.parameters()), arithmetic(), inner_lr=0.1, inner_steps=inner_steps, shuffle=False, return_after=k
+    )
+    start = task.vector()
+    meta.gradient(task.loss, legs)
+    assert torch.equal(task.vector(), start)
+    walks = [task.walked(0.1, legs[i : i + k])[1] for i in range(0, 5, k)]
+    expected = sum(w * g for w, g in zip(arithmetic().weights(5), [g for walk in walks for g in walk], strict=True))
+    torch.testing.assert_close(task.grad(), expected, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("order", [*permutations(range(3))])
 def test_an_order_drawn_before_is_the_order_of_the_visits(problem, order):
     given, dealt = problem(3), problem(3)
