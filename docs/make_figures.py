@@ -11,9 +11,8 @@ from domainwise.analysis.loss_surface import surface
 from domainwise.analysis.task import task
 from domainwise.api import compare
 from domainwise.data.sources.digits import digits
-from domainwise.paper.theory import sketches
-from domainwise.paper.theory.bowls import STRATEGIES, path, three_bowls
-from domainwise.paper.theory.momentum_share import expected, followed, share_figure
+from domainwise.paper import sketches
+from domainwise.paper.theory import STRATEGIES, expected, followed, path, three_bowls
 from domainwise.report.drawing.matplotlib_svg import as_file
 from domainwise.report.page.surfaces import picture
 from domainwise.saved_models.saved import load
@@ -42,7 +41,7 @@ def main() -> None:
         "weights": sketches.weights_figure(),
         "ends": sketches.path_figure(bowls, paths),
         "surface": surfaces,
-        "share": share_figure(sources, expected(15), shares.shares),
+        "share": sketches.share_figure(sources, expected(15), shares.shares),
     }
     FOLDER.mkdir(exist_ok=True)
     for name, panel in drawn.items():

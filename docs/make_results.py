@@ -13,10 +13,9 @@ from domainwise.errors import InputError
 from domainwise.experiment import records
 from domainwise.experiment.results import Outcome
 from domainwise.paper.claims import check_claims, claims_table, order_sentences
-from domainwise.paper.comparison import Section, checkpoint_table, comparison_table, measured_only
+from domainwise.paper.comparison import VIEWS, Section, checkpoint_table, comparison_table, measured_only
 from domainwise.paper.from_results import open_results
-from domainwise.paper.rows import PaperRequest
-from domainwise.paper.scores import VIEWS
+from domainwise.paper.layout import PaperRequest
 from domainwise.paper.tables import TABLE1, TABLE4
 from domainwise.report.grid import arrange
 from domainwise.report.page import balance, facts

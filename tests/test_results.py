@@ -10,7 +10,7 @@ import pytest
 from made_paper import ended, settings, tiny
 
 from domainwise.errors import InputError
-from domainwise.paper.rows import PaperRequest
+from domainwise.paper.layout import PaperRequest
 from domainwise.paper.tables import TABLE4
 
 ROOT = Path(__file__).parents[1]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from domainwise.paper.theory import bowls as quadratic, sketches
-from domainwise.paper.theory.bowls import STRATEGIES, Bowls, displacement, end, fan, path, three_bowls, visited
+from domainwise.paper import sketches, theory as quadratic
+from domainwise.paper.theory import STRATEGIES, Bowls, displacement, end, fan, path, three_bowls, visited
 
 START = torch.tensor([6.0, 5.0], dtype=torch.float64)
 LEGS = [(0,), (1,), (2,)]

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from domainwise.errors import InputError
 from domainwise.losses import Batch
-from domainwise.paper.theory.momentum_share import expected, followed, share_figure
+from domainwise.paper.sketches import share_figure
+from domainwise.paper.theory import expected, followed
 
 PRINTED = {
     1: (1, 0, 0), 2: (0.474, 0.526, 0), 3: (0.299, 0.332, 0.369), 4: (0.503, 0.236, 0.262), 7: (0.433, 0.268, 0.298),

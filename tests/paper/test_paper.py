@@ -23,9 +23,9 @@ from domainwise.paper.claims import check_claims, ordering, section_orderings, s
 from domainwise.paper.comparison import checkpoint_table, comparison_table
 from domainwise.paper.figures import FIGURE3, FIGURE5, figure3, figure4, open_task
 from domainwise.paper.from_results import group_by_settings, open_results
+from domainwise.paper.index import requested_names
+from domainwise.paper.layout import PaperRequest
 from domainwise.paper.page import notes_on
-from domainwise.paper.registry import requested_names
-from domainwise.paper.rows import PaperRequest
 from domainwise.paper.tables import TABLE1, TABLE2, TABLE3, TABLE4, TABLES, PaperTable, Part, table5
 from domainwise.sweeps.engine import Engine
 

@@ -9,7 +9,7 @@ from made_data import image_folder
 from made_paper import ended, settings, tiny
 
 from domainwise.__main__ import main
-from domainwise.paper.rows import PaperRequest
+from domainwise.paper.layout import PaperRequest
 from domainwise.paper.tables import TABLE4
 
 FORMATS = ("txt", "md", "tex", "csv", "json")

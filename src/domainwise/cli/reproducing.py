@@ -19,10 +19,10 @@ from domainwise.experiment.records import publish
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
 from domainwise.paper.figures import Drawing, figure1, figure2, figure3, figure4, figure5, open_task
+from domainwise.paper.index import TRAINED, algorithms_of
+from domainwise.paper.layout import PaperRequest
 from domainwise.paper.numbers import DATA_SETS
 from domainwise.paper.page import Page
-from domainwise.paper.registry import TRAINED, algorithms_of
-from domainwise.paper.rows import PaperRequest
 from domainwise.paper.tables import TABLES, PaperTable, table5
 
 # Enough of the digits for every table and figure in a few minutes: the two targets that are hardest, and fewer steps

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 
-from domainwise.paper.columns import Column
-from domainwise.paper.comparison import Entry, Section, signed
-from domainwise.paper.scores import VIEWS, paired
+from domainwise.paper.comparison import VIEWS, Entry, Section, paired, signed
+from domainwise.paper.layout import Column
 from domainwise.report.formats import Cell, Row, Table
 from domainwise.report.statistics import sign_flip
 

@@ -15,15 +15,13 @@ from domainwise.analysis.task import Task, task
 from domainwise.data.domains import Domains
 from domainwise.experiment.results import Outcome
 from domainwise.files import write_output
-from domainwise.paper.columns import names_of, stand_in
 from domainwise.paper.comparison import Section
+from domainwise.paper.layout import PaperRequest, Row, names_of, stand_in
 from domainwise.paper.numbers import AVG
 from domainwise.paper.page import Page
-from domainwise.paper.rows import PaperRequest, Row
+from domainwise.paper.sketches import fan_figure, path_figure, share_figure, weights_figure
 from domainwise.paper.tables import PaperTable, Part, per_domain
-from domainwise.paper.theory.bowls import STRATEGIES, path, three_bowls
-from domainwise.paper.theory.momentum_share import expected, followed, share_figure
-from domainwise.paper.theory.sketches import fan_figure, path_figure, weights_figure
+from domainwise.paper.theory import STRATEGIES, expected, followed, path, three_bowls
 from domainwise.report.drawing.matplotlib_svg import COLOURS, Panel, as_file, panel
 from domainwise.report.page.surfaces import picture
 from domainwise.saved_models.saved import loaded

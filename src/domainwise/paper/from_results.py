@@ -12,8 +12,8 @@ from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.paper.figures import Drawing
+from domainwise.paper.layout import PaperRequest
 from domainwise.paper.page import Page, preset_of
-from domainwise.paper.rows import PaperRequest
 
 Made = TypeVar("Made", Page, Drawing)
 

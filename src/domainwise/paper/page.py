@@ -13,10 +13,9 @@ from domainwise.experiment.settings import PRESETS, of_algorithm, resolve
 from domainwise.experiment.trial import Trial
 from domainwise.files import write_output
 from domainwise.paper.claims import check_claims, claims_table, order_sentences, section_orderings
-from domainwise.paper.columns import names_of, stand_in
-from domainwise.paper.comparison import Entry, Section, checkpoint_table, comparison_table, difference
+from domainwise.paper.comparison import VIEWS, Entry, Section, checkpoint_table, comparison_table, difference
+from domainwise.paper.layout import names_of, stand_in
 from domainwise.paper.numbers import DATA_SETS
-from domainwise.paper.scores import VIEWS
 from domainwise.report.formats import Cell, Table, csv_table, json_text, writer
 
 CHECKED = ("network", "input_size", "augment", "validation", "batch", "steps", "evaluate_every", "holdout", "precision",

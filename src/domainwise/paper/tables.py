@@ -13,10 +13,19 @@ from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
 from domainwise.paper import numbers
-from domainwise.paper.columns import Column, names_of, over_data_sets, over_domains, stand_in, title_of
 from domainwise.paper.comparison import Claims, Section, make_section
+from domainwise.paper.layout import (
+    Column,
+    PaperRequest,
+    Row,
+    names_of,
+    over_data_sets,
+    over_domains,
+    requested_rows,
+    stand_in,
+    title_of,
+)
 from domainwise.paper.page import Page, make_page
-from domainwise.paper.rows import PaperRequest, Row, requested_rows
 from domainwise.training.plan import targets_of
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from domainwise.api import Comparison
     from domainwise.experiment.results import Outcome
     from domainwise.paper.figures import Drawing
+    from domainwise.paper.layout import PaperRequest
     from domainwise.paper.page import Page
-    from domainwise.paper.rows import PaperRequest
 
 
 class Error(StrEnum):
@@ -64,9 +64,8 @@ def reproduce(
     from domainwise.cli.reproducing import Making, default_folder, name_of, ours
     from domainwise.experiment.output_folder import refuse_file
     from domainwise.machine import choose_device
-    from domainwise.paper.columns import stand_in
-    from domainwise.paper.registry import requested_names
-    from domainwise.paper.rows import PaperRequest
+    from domainwise.paper.index import requested_names
+    from domainwise.paper.layout import PaperRequest, stand_in
 
     names = requested_names(what)
     asked = tuple(word.strip().lower() for word in algorithms.split(",")) if algorithms else ()
@@ -99,8 +98,8 @@ def reproduce(
 def possible(names: Sequence[str], wish: PaperRequest, data: bool, all_of_them: bool) -> list[str]:
     """Those that can be made of what was given; a sentence where one was asked for by name that cannot."""
     from domainwise.errors import InputError
-    from domainwise.paper.registry import PER_DOMAIN, TRAINED, algorithms_of
-    from domainwise.paper.rows import Row, requested_rows
+    from domainwise.paper.index import PER_DOMAIN, TRAINED, algorithms_of
+    from domainwise.paper.layout import Row, requested_rows
 
     if wish.per_domain and not set(names) & set(PER_DOMAIN):
         raise InputError(f"--per-domain is for {' and '.join(PER_DOMAIN)}: {', '.join(names)} has no use for it")
@@ -165,7 +164,7 @@ def report(made: Sequence[Page | Drawing], outcomes: Sequence[Outcome], folder: 
 def finish(folder: Path, about: str, quiet: bool) -> None:
     import sys
 
-    from domainwise.paper.index_page import write_index
+    from domainwise.paper.index import write_index
 
     path = write_index(folder, about)
     if not quiet:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from domainwise.paper.theory.bowls import STRATEGIES, Bowls, displacement, fan, visited
+from domainwise.paper.theory import STRATEGIES, Bowls, Shares, displacement, fan, visited
 from domainwise.report.drawing.matplotlib_svg import COLOURS, INK, Panel, panel
 
 if TYPE_CHECKING:
@@ -91,3 +91,22 @@ def _weights(domains: int, axes: Axes) -> None:
     axes.set_yticks(range(len(STRATEGIES)), list(STRATEGIES))
     axes.set_xticks([i + 0.5 for i in range(domains)], [f"domain {i + 1}" for i in range(domains)])
     axes.grid(False)
+
+
+def share_figure(names: Sequence[str], analytic: Shares, measured: Shares | None = None) -> Panel:
+    """Draw the computed shares as lines, the measured ones as dots."""
+    described = f"Share of domains {', '.join(names)} in the first moment of Adam against the step"
+    return panel("share in the first moment of Adam", described, 2.8, partial(_shares, names, analytic, measured))
+
+
+def _shares(names: Sequence[str], analytic: Shares, measured: Shares | None, axes: Axes) -> None:
+    for at, name in enumerate(names):
+        colour = COLOURS[at % len(COLOURS)]
+        axes.plot(range(1, len(analytic) + 1), [row[at] for row in analytic], color=colour, linewidth=1.4, label=name)
+        if measured is not None:
+            steps = range(1, len(measured) + 1)
+            axes.plot(steps, [row[at] for row in measured], "o", color=colour, markersize=3.5, markeredgewidth=0)
+    axes.set_xlabel("step of the walk")
+    axes.set_ylabel("share")
+    axes.set_ylim(-0.03, 1.03)
+    axes.legend(frameon=False, ncols=min(len(names), 3), loc="upper right")

@@ -1,1 +1,0 @@
-"""What the paper argues, computed where it can be computed exactly."""
