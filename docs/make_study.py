@@ -23,7 +23,7 @@ sys.path.append(str(ROOT / "benchmarks"))
 from study import FAMILIES  # noqa: E402  the plan's families, where they are run
 
 from domainwise.experiment.results import Outcome, outcomes  # noqa: E402
-from domainwise.report.inference import Differences, Estimate, estimate, holm  # noqa: E402
+from domainwise.report.statistics import Differences, Estimate, estimate, holm  # noqa: E402
 
 STUDY, PAGE, PICTURE = ROOT / "results" / "study", ROOT / "docs" / "study.md", ROOT / "docs" / "figures" / "study.svg"
 BEGIN, END = "<!-- {}:begin -->", "<!-- {}:end -->"

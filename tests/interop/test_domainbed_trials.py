@@ -24,8 +24,7 @@ from domainwise.experiment.records import append
 from domainwise.experiment.trial import Trial
 from domainwise.interop.domainbed import convert, export, read, tables
 from domainwise.interop.domainbed.trials import algorithm_of
-from domainwise.report.reselect import table_by
-from domainwise.report.tables import accuracy_table
+from domainwise.report.tables import accuracy_table, table_by
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from domainwise.machine import human_duration
 from domainwise.report.drawing.matplotlib_svg import panel
 from domainwise.report.grid import arrange
 from domainwise.report.page import facts, page as document
+from domainwise.report.page.facts import headline
 from domainwise.report.page.figures import accuracies, learning_curves, styles
-from domainwise.report.page.headline import headline
 from domainwise.report.page.page import render, write
 from domainwise.report.tables import accuracy_table
 

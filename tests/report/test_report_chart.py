@@ -12,8 +12,7 @@ from made_counts import count
 from made_outcomes import Study
 
 from domainwise.report.drawing.matplotlib_svg import Panel
-from domainwise.report.drawing.scale import around
-from domainwise.report.drawing.svg_chart import Mark, curves, rows
+from domainwise.report.drawing.svg_chart import Mark, around, curves, rows
 from domainwise.report.grid import arrange, most_seeds, sample
 from domainwise.report.page import page as document
 from domainwise.report.page.page import render

@@ -13,10 +13,9 @@ from made_outcomes import Study
 from domainwise.experiment import records
 from domainwise.experiment.results import variants
 from domainwise.report.grid import Grid, arrange
-from domainwise.report.page import calibration, classes
-from domainwise.report.page.class_counts import Tallies, class_names, tallies
+from domainwise.report.page import classes, measures
+from domainwise.report.page.classes import Tallies, class_names, tallies
 from domainwise.report.page.figures import CURVES, legible
-from domainwise.report.page.measures import measured
 from domainwise.report.page.page import render
 from domainwise.report.tables import accuracy_table, frame
 
@@ -80,20 +79,20 @@ def test_of_many_classes_the_hardest_and_the_pairs_most_confused_are_shown(tmp_p
 def test_calibration_errors_are_means_over_seeds_of_each_trials_own(study: Study) -> None:
     _, found = arranged(study)
     error = (abs(0.9 - 15 / 20) + abs(0.9 - 29 / 30)) / 2
-    assert calibration.errors(found)["erm"] == pytest.approx([error, error])
+    assert measures.calibration(found)["erm"] == pytest.approx([error, error])
 
 
 def test_a_reliability_diagram_has_its_dot_where_confidence_and_accuracy_meet(study: Study) -> None:
     _, found = arranged(study)
-    (panel,) = calibration.diagrams(found)
+    (panel,) = measures.diagrams(found)
     (dot,) = [one for one in ElementTree.fromstring(panel.svg).iter() if one.tag.endswith("circle")]
-    assert float(dot.get("cx", 0)) == pytest.approx(calibration.LEFT + 0.9 * calibration.WIDTH, abs=0.1)
-    assert float(dot.get("cy", 0)) == pytest.approx((1 - 44 / 50) * calibration.HEIGHT, abs=0.1)
+    assert float(dot.get("cx", 0)) == pytest.approx(measures.LEFT + 0.9 * measures.WIDTH, abs=0.1)
+    assert float(dot.get("cy", 0)) == pytest.approx((1 - 44 / 50) * measures.HEIGHT, abs=0.1)
 
 
 def test_measures_are_means_over_seeds_then_targets_and_the_worst_domain_is_an_unseen_one(study: Study) -> None:
     grid, _ = arranged(study)
-    (row,) = measured(grid)
+    (row,) = measures.measured(grid)
     assert row.values[1] == pytest.approx((0.75 + 0.95) / 2)  # balanced accuracy
     assert (row.worst, row.values[4], row.often) == ("75", pytest.approx(row.values[0]), "")
 
@@ -104,7 +103,7 @@ def test_the_worst_unseen_domain_is_the_lowest_column_of_the_table(tmp_path: Pat
         study.add("erm", first, ("15",), seed, validation=0.1).add("erm", second, ("75",), seed, validation=0.1)
     study.add("arith", 0.9, ("15",), 0)
     count(study, *[[[5, 5], [0, 10]]] * 7)
-    rows = {row.algorithm: row for row in measured(arranged(study)[0])}
+    rows = {row.algorithm: row for row in measures.measured(arranged(study)[0])}
     assert rows["erm"].values[4] == pytest.approx(0.3)
     assert (rows["erm"].worst, rows["erm"].often) == ("15", "in 2 of 3 seeds")
     assert (rows["arith"].values[0], rows["arith"].worst) == (None, "15")  # nothing is known of the other target

@@ -19,7 +19,7 @@ from domainwise.api import Results
 from domainwise.experiment.records import append
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import RULES
-from domainwise.report.reselect import reselected
+from domainwise.report.tables import reselected
 
 Table = dict[str, dict[str, dict[str, float]]]  # algorithm -> column -> cell
 

@@ -12,7 +12,7 @@ from domainwise.errors import InputError, closest
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import target_accuracy
 from domainwise.report.grid import arrange
-from domainwise.report.inference import Differences, Estimate, estimate, holm
+from domainwise.report.statistics import Differences, Estimate, estimate, holm
 
 if TYPE_CHECKING:
     import pandas as pd

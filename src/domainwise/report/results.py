@@ -43,8 +43,7 @@ class Results:
 
         Without it, each trial counts at the step that it selected itself.
         """
-        from domainwise.report.reselect import table_by
-        from domainwise.report.tables import accuracy_table
+        from domainwise.report.tables import accuracy_table, table_by
 
         return (accuracy_table(self.outcomes) if select is None else table_by(self.outcomes, select)).render(format)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from math import sqrt
+from math import ceil, inf, sqrt
 from statistics import fmean, stdev
 
 import numpy as np
@@ -82,3 +83,155 @@ def _sentence(one: str, other: str, values: Values, relation: str) -> str:
         f"{one} {relation} {other} in {below} of {len(shared)} trials with the same target and seed: "
         f"mean difference {fmean(differences):+.3g}, {how} sign-flip permutation p = {sign_flip(differences):.2g}."
     )
+
+
+LEVEL = 0.95  # of an interval
+POWER = 0.8  # share of studies that would find a true difference
+MOST = 100_000  # seeds, beyond which nobody goes
+ENOUGH = 5  # seeds, from which the means of whole seeds are compared
+
+# target -> seed -> difference
+Differences = Mapping[str, Mapping[int, float]]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The mean of paired differences over targets and seeds, and how sure it is.
+
+    Targets are fixed, each counts the same, and seeds are random. ``sd`` is the standard deviation of one seed's
+    difference, the mean over the targets. ``freedom`` is how many degrees of freedom each seed beyond the first adds.
+    """
+
+    mean: float
+    sd: float
+    seeds: float  # per target; a mean where some targets have fewer
+    freedom: float
+    independent: bool  # whether the targets of one seed were taken to vary independently of each other
+
+    @property
+    def error(self) -> float:
+        return self.sd / sqrt(self.seeds)
+
+    @property
+    def df(self) -> float:
+        return self.freedom * (self.seeds - 1)
+
+    @property
+    def p(self) -> float:
+        """The two-sided p of a t-test of no difference."""
+        from scipy.stats import t
+
+        if self.error == 0:
+            return 1.0 if self.mean == 0 else 0.0
+        return float(2 * t.sf(abs(self.mean) / self.error, self.df))
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """Return the ends of the interval that covers the true difference in this share of studies."""
+        reach = self.error * _reach(self.df, level)
+        return self.mean - reach, self.mean + reach
+
+    def within(self, margin: float) -> bool:
+        """Whether both are equivalent: the 90 % interval lies within the margin (two one-sided tests at 5 %)."""
+        low, high = self.interval(2 * LEVEL - 1)
+        return -margin < low and high < margin
+
+    def detectable(self, seeds: float | None = None) -> float:
+        """Return the smallest true difference that so many seeds find in 80 of 100 studies, at 5 % two-sided."""
+        n = self.seeds if seeds is None else seeds
+        return self._sd(0.5) / sqrt(n) * _shift(self.freedom * (n - 1))
+
+    def seeds_for(self, difference: float) -> tuple[float, float, float]:
+        """Return how many seeds find a true difference of this size in 80 of 100 studies: as estimated, from, to.
+
+        The range is a 95 % interval: few seeds do not tell well how much seeds vary. It may have no end.
+        """
+        estimated, least, most = (self._sd(tail) for tail in (0.5, (1 + LEVEL) / 2, (1 - LEVEL) / 2))
+        found = [self._seeds(sd, difference) for sd in (estimated, least, most)]
+        return found[0], found[1], found[2]
+
+    def _sd(self, tail: float) -> float:
+        """The standard deviation that is exceeded with this probability; by the half, as often too large as too small.
+
+        The one that was measured is more often too small: with few seeds by a good deal.
+        """
+        from scipy.stats import chi2
+
+        quantile = chi2.ppf(tail, self.df)
+        return float(self.sd * sqrt(self.df / quantile)) if quantile > 0 else inf
+
+    def _seeds(self, sd: float, difference: float) -> float:
+        def found(n: int) -> bool:
+            return sd / sqrt(n) * _shift(self.freedom * (n - 1)) <= difference
+
+        high = 2
+        while not found(high):
+            high *= 2
+            if high > MOST:
+                return inf
+        low = max(2, high // 2)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if found(middle) else (middle + 1, high)
+        return high
+
+
+def estimate(differences: Differences, *, independent: bool | None = None) -> Estimate | None:
+    """Return the mean difference with its spread, or None where there are not two seeds of each target.
+
+    ``independent=True`` takes the variance within each target, with Satterthwaite's degrees of freedom. That is right
+    where the targets of one seed vary independently of each other. ``False`` compares the means of whole seeds, which
+    is right in any case and needs more seeds. None decides by the number of seeds: whole seeds from five on.
+    """
+    columns = [list(by_seed.values()) for by_seed in differences.values()]
+    if not columns or min(map(len, columns)) < 2:
+        return None
+    shared = set.intersection(*(set(by_seed) for by_seed in differences.values()))
+    if independent is None:
+        independent = len(shared) < ENOUGH
+    if independent:
+        return _within_targets(columns)
+    if len(shared) < 2:
+        return None
+    means = [fmean(by_seed[seed] for by_seed in differences.values()) for seed in sorted(shared)]
+    return Estimate(fmean(means), float(np.std(means, ddof=1)), len(means), 1.0, independent=False)
+
+
+def _within_targets(columns: Sequence[Sequence[float]]) -> Estimate:
+    parts = [float(np.var(column, ddof=1)) / len(column) for column in columns]
+    total = sum(parts)
+    error = sqrt(total) / len(columns)
+    seeds = fmean(map(len, columns))
+    lost = sum(part**2 / (len(column) - 1) for part, column in zip(parts, columns, strict=True))
+    df = total**2 / lost if lost else sum(len(column) - 1 for column in columns)
+    mean = fmean(map(fmean, columns))
+    return Estimate(mean, error * sqrt(seeds), seeds, df / (seeds - 1), independent=True)
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Return each p corrected by Holm's method for how many there are: below 0.05 where any is claimed at 5 %."""
+    corrected, largest = [0.0] * len(values), 0.0
+    for rank, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+        largest = max(largest, min(1.0, (len(values) - rank) * values[i]))
+        corrected[i] = largest
+    return corrected
+
+
+def _reach(df: float, level: float) -> float:
+    """How many standard errors an interval reaches to each side."""
+    from scipy.stats import t
+
+    return float(t.ppf((1 + level) / 2, df))
+
+
+def _shift(df: float) -> float:
+    """How many standard errors away a true difference must be for a t-test to find it with the power asked for."""
+    from scipy.optimize import brentq
+    from scipy.stats import nct
+
+    critical = _reach(df, LEVEL)
+    return float(brentq(lambda shift: nct.sf(critical, df, shift) - POWER, 0.0, 10 * critical + 10, xtol=1e-6))
+
+
+def whole_seeds(number: float) -> str:
+    """How a number of seeds is printed: one that nobody can run is said to be more than that."""
+    return f"over {MOST:,}" if number > MOST else f"{ceil(number):,}"

@@ -13,10 +13,8 @@ from domainwise.experiment.results import Outcome
 from domainwise.files import PAGE, check_output, write_output
 from domainwise.report.formats import Table
 from domainwise.report.grid import Grid, arrange, most_seeds, sample
-from domainwise.report.page import balance, calibration, classes, facts, figures
-from domainwise.report.page.class_counts import class_names, tallies
-from domainwise.report.page.headline import headline
-from domainwise.report.page.measures import COLUMNS, measured
+from domainwise.report.page import balance, classes, facts, figures, measures
+from domainwise.report.page.classes import class_names, tallies
 from domainwise.report.page.surfaces import surfaces
 from domainwise.report.statistics import percent
 from domainwise.report.tables import table_of
@@ -76,7 +74,7 @@ def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     some = sample(grid, READ)
     drawn = figures.legible(some, table)
     return {
-        "headline": headline(table),
+        "headline": facts.headline(table),
         "asked": facts.asked(outcomes),
         "table": table,
         "accuracies": figures.accuracies(table),
@@ -85,8 +83,8 @@ def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "curves": figures.learning_curves(drawn),
         "banded": len(drawn) <= figures.BANDS,
         "undrawn": len(grid) - len(drawn),
-        "measures": measured(grid),
-        "measure_names": list(COLUMNS.values()),
+        "measures": measures.measured(grid),
+        "measure_names": list(measures.COLUMNS.values()),
         **_counted(some),
         "surfaces": surfaces(grid),
         "balance": balance.section(grid),
@@ -112,6 +110,6 @@ def _counted(grid: Grid) -> dict[str, Any]:
         "classes": classes.recognised(found, names),
         "matrices": classes.matrices(found, names),
         "pairs": classes.confused(found, names),
-        "calibration": calibration.errors(found),
-        "diagrams": calibration.diagrams(found),
+        "calibration": measures.calibration(found),
+        "diagrams": measures.diagrams(found),
     }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from domainwise.report.inference import Estimate, estimate, holm
+from domainwise.report.statistics import Estimate, estimate, holm
 
 # One seed's difference on art painting, cartoon, photo and sketch, in points, as runs on PACS showed it.
 PACS = np.array([3.1, 2.8, 1.0, 4.4]) * sqrt(2)
