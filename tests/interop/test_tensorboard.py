@@ -3,19 +3,23 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_data import stripes
+from made_domainbed import write_sweep
 from made_many import finished
 from made_seals import reseal
 
 from domainwise import InputError, compare
 from domainwise.__main__ import main
 from domainwise.algorithms import parse
+from domainwise.errors import Note
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
@@ -128,6 +132,27 @@ def test_a_loss_that_is_not_finite_is_a_point_that_is_not_a_number(folder: Path,
     write(folder, folder / "logs")
     ((_, value),) = points(folder / "logs" / run_name(trials[0]))["training loss"]
     assert math.isnan(value)
+
+
+@pytest.mark.parametrize("file", ["result.json", "records.jsonl", "trial.json"])
+def test_a_damaged_trial_is_named_and_left_out_and_the_others_are_written(
+    folder: Path, trials: list[Trial], file: str
+) -> None:
+    (folder / "trials" / trials[0].id / file).write_text("")
+    with pytest.warns(Note, match=f"{trials[0].id}.*{re.escape(file)}.*this trial is left out"):
+        told = write(folder, folder / "logs")
+    assert told.trials == len(trials) - 1
+    assert {path.name for path in (folder / "logs").iterdir() if path.is_dir()} == {run_name(one) for one in trials[1:]}
+
+
+def test_a_sweep_of_domainbed_can_be_followed_too(
+    tmp_path: Path, domainwise: Callable[..., tuple[int, str, str]]
+) -> None:
+    pytest.importorskip("tensorboard")
+    write_sweep(tmp_path / "sweep", pairs=False)
+    assert domainwise("import-domainbed", "sweep", "-o", "out")[0] == 0
+    code, _, said = domainwise("tensorboard", "out")
+    assert code == 0, said
 
 
 @pytest.mark.skipif(os.name == "nt", reason="nothing is held there")

@@ -77,8 +77,11 @@ class Board:
 
     def report(self, outcome: Outcome) -> None:
         """Write a trial's settings and reported numbers, which TensorBoard shows side by side."""
-        trial, step = outcome.trial, outcome.result["step"]
-        new = self._new(trial, step, reported(outcome))
+        trial, numbers = outcome.trial, reported(outcome)
+        if not numbers:
+            return
+        step = outcome.result["step"]
+        new = self._new(trial, step, numbers)
         if not new:
             return
         if trial.id in self.writers:  # TensorBoard reads no more of a file once there is a newer one
