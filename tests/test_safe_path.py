@@ -17,8 +17,8 @@ from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.experiment.settings import resolve
 from domainwise.machine import child_environment
-from domainwise.sweeps.given import Place
 from domainwise.sweeps.ray_engine import RayEngine
+from domainwise.sweeps.worker import Place
 from domainwise.sweeps.worker_pool import Processes
 from domainwise.training.plan import plan
 from domainwise.training.run_options import RunOptions
@@ -148,6 +148,8 @@ def test_processes_are_started_in_one_place_and_safely() -> None:
         r"^\s*(import|from) (subprocess|multiprocessing|concurrent\.futures\.process)\b", re.MULTILINE
     )
     files = [file for file in Path(domainwise.__file__).parent.rglob("*.py") if starting.search(file.read_text())]
-    assert {file.name for file in files} == {"given.py", "worker_pool.py"}  # the latter for an exception
-    (given,) = (file.read_text() for file in files if file.name == "given.py")
-    assert given.count("Popen(") == given.count('[sys.executable, "-P", ') == given.count("**child_environment()") == 1
+    assert {file.name for file in files} == {"worker.py", "worker_pool.py"}  # the latter for an exception
+    (worker,) = (file.read_text() for file in files if file.name == "worker.py")
+    assert (
+        worker.count("Popen(") == worker.count('[sys.executable, "-P", ') == worker.count("**child_environment()") == 1
+    )

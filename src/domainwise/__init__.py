@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from domainwise.meta.optimizer import MetaOptimizer as MetaOptimizer
     from domainwise.networks.network import Network as Network
     from domainwise.saved_models.saved import Model as Model, load as load
-    from domainwise.sweeps.follow import follow as follow
+    from domainwise.sweeps.status import follow as follow
     from domainwise.training.average_runs import average_runs as average_runs
 
 # Where each public name lives. They are imported when first asked for, so that the command line starts without torch.
@@ -50,7 +50,7 @@ _HOME = {
     "Model": "saved_models.saved",
     "load": "saved_models.saved",
     "average_runs": "training.average_runs",
-    "follow": "sweeps.follow",
+    "follow": "sweeps.status",
     "check": "interop.check_folder",
 }
 

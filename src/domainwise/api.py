@@ -22,9 +22,9 @@ from domainwise.machine import choose_device
 from domainwise.report.results import Results as Results
 from domainwise.saved_models.keep import Keep, spread
 from domainwise.sweeps.engine import Engine, Runs
-from domainwise.sweeps.leftovers import tidy
 from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.status import write_plan
+from domainwise.sweeps.work import tidy
 from domainwise.training.fit import fit as fit
 from domainwise.training.plan import plan, seeds_of, targets_of
 from domainwise.training.run_options import RunOptions

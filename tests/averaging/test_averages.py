@@ -22,9 +22,8 @@ from domainwise.experiment.results import trial_in
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.interop.tensorboard import scalars
-from domainwise.sweeps import follow as following
-from domainwise.sweeps.follow import Tail, follow
-from domainwise.sweeps.status import status
+from domainwise.sweeps import status as following
+from domainwise.sweeps.status import Tail, follow, status
 from domainwise.training.checkpoints import load, save, saved
 from domainwise.training.loop import run
 from domainwise.training.plan import plan

@@ -20,9 +20,8 @@ from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.interop.tensorboard import run_name, scalars
-from domainwise.sweeps import follow as following
-from domainwise.sweeps.follow import follow
-from domainwise.sweeps.status import write_plan
+from domainwise.sweeps import status as following
+from domainwise.sweeps.status import follow, write_plan
 from domainwise.training.plan import plan
 
 DATA = stripes()

@@ -17,8 +17,8 @@ from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.sweeps import worker_pool as processes
 from domainwise.sweeps.engine import Engine
-from domainwise.sweeps.given import Place
 from domainwise.sweeps.shared_gpu import Many, fitting
+from domainwise.sweeps.worker import Place
 from domainwise.sweeps.worker_pool import Processes
 from domainwise.training.plan import plan
 from domainwise.training.run_options import RunOptions

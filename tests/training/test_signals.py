@@ -15,7 +15,7 @@ import pytest
 from made_data import stripes
 
 from domainwise import compare
-from domainwise.sweeps import parking
+from domainwise.sweeps import worker_pool
 from domainwise.sweeps.status import status
 from domainwise.training.checkpoints import saved
 
@@ -138,7 +138,7 @@ def test_workers_of_a_killed_driver_save_and_end_and_the_next_start_goes_on_with
     (left,) = driver.left
     foreign = driver.temporary / "domainwise-thesis"
     foreign.mkdir()
-    parking.sweep(driver.temporary)
+    worker_pool.remove_abandoned(driver.temporary)
     assert driver.left == [foreign]
     assert not left.exists()
     (driver.folder / "go").touch()

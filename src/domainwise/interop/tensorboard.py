@@ -17,7 +17,7 @@ from domainwise.experiment.results import Outcome, outcomes
 from domainwise.experiment.selection import target_accuracy, validation
 from domainwise.experiment.trial import Trial
 from domainwise.files import LOCK, locked
-from domainwise.sweeps.follow import follow
+from domainwise.sweeps.status import follow
 
 OPEN = 64  # files at once
 

@@ -19,9 +19,9 @@ from domainwise.experiment.settings import number, whole
 from domainwise.experiment.trial import Trial
 from domainwise.machine import check_count
 from domainwise.sweeps.claims import Claims
-from domainwise.sweeps.given import Place
 from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.work import work
+from domainwise.sweeps.worker import Place
 from domainwise.sweeps.worker_pool import Processes
 from domainwise.training.result import failed
 from domainwise.training.run_options import RunOptions

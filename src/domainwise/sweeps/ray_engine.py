@@ -27,7 +27,7 @@ from domainwise.experiment.trial import Trial
 from domainwise.machine import child_environment, environment_set
 from domainwise.sweeps.claims import Claims
 from domainwise.sweeps.engine import Engine, run_shared
-from domainwise.sweeps.given import Message
+from domainwise.sweeps.worker import Message
 from domainwise.training.result import failed
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import DeviceLost, Watch

@@ -1,4 +1,7 @@
-"""What a worker process does: read trials from standard input, run them, answer on standard output."""
+"""A worker process that runs the trials it is given, and the handle that its driver has on it.
+
+The driver writes trials to its standard input, a line of JSON each, and reads events from its standard output.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,161 @@ import json
 import os
 import queue
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 import torch
 
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
-from domainwise.sweeps.given import GRACE, Message
-from domainwise.sweeps.shared_gpu import Many, run_packed
+from domainwise.machine import child_environment
+from domainwise.sweeps.shared_gpu import AT_MOST, Many, run_packed
 from domainwise.training.checkpoints import listening, stop_requested
 from domainwise.training.run_options import RunOptions
 
+STARTING = 120.0  # seconds for a process to come up, whatever the timeout of a trial
+GRACE = 30.0  # seconds for a trial to put itself aside when everything stops
 LOOK = 0.2  # seconds between two looks at whether to stop
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where trials run: a device, and how many of them at once."""
+
+    options: RunOptions
+    room: Many = 1
+    threads: int = 1
+
+    @property
+    def most(self) -> int:
+        return AT_MOST if self.room == "auto" else self.room
+
+
+@dataclass(eq=False)
+class Given:
+    """A trial on its way through the processes."""
+
+    trial: Trial
+    attempt: int = 1
+    deadline: float | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it needs a process to itself: to see whether it is to blame, or for its random numbers' sake."""
+        return self.attempt > 1 or self.trial.dropout > 0
+
+    def again(self) -> Given:
+        return replace(self, attempt=self.attempt + 1, deadline=None)
+
+
+class Message(Event, total=False):
+    """One line that a worker process writes: an event of the trial ``id``, or about the process itself."""
+
+    id: str
+    ready: bool  # it has read the data
+    wrong: str  # no trial is to blame: the run ends with this sentence
+
+
+Heard = queue.Queue[tuple["Worker", Message | None]]  # None: the process has ended
+
+
+class Worker:
+    """The driver's handle on a worker process."""
+
+    def __init__(
+        self,
+        place: Place,
+        parked: Path,
+        folder: Path,
+        heard: Heard,
+        timeout: float | None,
+    ) -> None:
+        self.place, self.timeout, self.waking, self.ready = place, timeout, True, False
+        self.given: dict[str, Given] = {}
+        self.last_words = ""
+        self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in stop()
+        arguments = [parked, folder, json.dumps(place.options.to_json()), place.room, place.threads]
+        fixed = {"OMP_NUM_THREADS": str(place.threads), **child_environment()}
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "domainwise.sweeps.worker", *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, **fixed},
+            start_new_session=os.name != "nt",  # Ctrl-C is ours to pass on
+        )
+        threading.Thread(target=self._listen, args=(heard,), daemon=True).start()
+
+    def takes(self, one: Given) -> bool:
+        """Whether there is room for it beside those that are here, and they get on with each other."""
+        others = self.given.values()
+        if not others:
+            return True
+        apart = one.alone or any(other.alone or other.trial.precision != one.trial.precision for other in others)
+        return len(others) < self.place.most and not apart
+
+    def give(self, one: Given) -> None:
+        self.given[one.trial.id] = one
+        if self.waking:  # a process that never comes up is overdue as well
+            self._set_deadline(one)
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has died: the listener says so
+            self.process.stdin.write(json.dumps(one.trial.to_json()) + "\n")
+            self.process.stdin.flush()
+
+    def come_up(self) -> None:
+        """It has read the data: from now on, time is that of trials."""
+        self.ready = True
+        for one in self.given.values():
+            self._set_deadline(one)
+
+    def alive(self, one: Given) -> None:
+        """The time of a trial counts from when it is first heard of."""
+        if self.waking:
+            self.waking = False
+            for other in self.given.values():
+                other.deadline = None
+        if one.deadline is None:
+            self._set_deadline(one)
+
+    def overdue(self) -> bool:
+        ends = [one.deadline for one in self.given.values() if one.deadline is not None]
+        return bool(ends) and time.monotonic() >= min(ends)
+
+    def _set_deadline(self, one: Given) -> None:
+        limit = self.timeout if self.timeout is None or self.ready else max(self.timeout, STARTING)
+        one.deadline = None if limit is None else time.monotonic() + limit
+
+    def stop(self) -> None:
+        with suppress(OSError):
+            self.process.kill()
+        self.process.wait()
+        self.errors.seek(0)
+        lines = self.errors.read().strip().splitlines()
+        self.last_words = lines[-1] if lines else "it said nothing"
+        for pipe in (self.process.stdin, self.process.stdout, self.errors):
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+
+    def _listen(self, heard: Heard) -> None:
+        assert self.process.stdout is not None
+        with suppress(ValueError, OSError):  # closed by stop()
+            for line in self.process.stdout:
+                heard.put((self, json.loads(line)))
+        heard.put((self, None))
 
 
 def main(parked: str, folder: str, options: str, at_once: str, threads: str) -> None:

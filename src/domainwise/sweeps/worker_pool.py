@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import shutil
+import stat
 import sys
+import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -15,15 +19,14 @@ from subprocess import TimeoutExpired
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
-from domainwise.sweeps import parking
+from domainwise.files import LOCK, locked
 from domainwise.sweeps.claims import Claims
-from domainwise.sweeps.given import GRACE, Given, Heard, Place, Worker
 from domainwise.sweeps.status import describe
+from domainwise.sweeps.worker import GRACE, LOOK, Given, Heard, Place, Worker
 from domainwise.training.checkpoints import Stopped, asked_again, at_once, listening, saved, stop_requested
 from domainwise.training.result import failed
 from domainwise.training.run_trial import Watch
 
-LOOK = 0.2  # seconds between two looks at whether to stop
 TOLD = 4  # trials that are named when all is stopped
 STARTS = 4  # a process that was killed before it was ready may have been killed by accident
 RETRIES = 1  # a process that was killed in the middle of a trial does not tell whether the trial is to blame
@@ -50,7 +53,7 @@ class Processes:
 
     def run(self, trials: Sequence[Trial]) -> None:
         self.waiting.extend(Given(trial) for trial in trials)
-        with listening(again=at_once), parking.parked(self.data) as parked, ExitStack() as stack:
+        with listening(again=at_once), parked_data(self.data) as parked, ExitStack() as stack:
             stack.callback(self._stop)
             for place in self.places[: len(trials)]:
                 if not stop_requested():
@@ -175,3 +178,34 @@ class Processes:
 
     def _fail(self, worker: Worker, one: Given, message: str) -> None:
         self.watch(one.trial, {"result": failed(self.folder, one.trial, message, worker.place.options.device)})
+
+
+PREFIX, DATA = "domainwise-", "data"
+
+
+@contextmanager
+def parked_data(data: Domains) -> Iterator[Path]:
+    """A folder with the data, below the system's temporary one; first, those that killed processes left are removed."""
+    with suppress(OSError):
+        remove_abandoned(Path(tempfile.gettempdir()))
+    with (
+        tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as home,
+        locked(Path(home) / LOCK, waiting=lambda: None),
+    ):
+        data.save(Path(home) / DATA)
+        yield Path(home) / DATA
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the user's own folders of data that nobody holds any more; who has such data mapped keeps them."""
+    if sys.platform == "win32":  # pragma: no cover  nothing is held there
+        return
+    for home in folder.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # it is gone, or another process holds it
+            about = home.lstat()
+            own = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
+            # A folder gets its data after its lock is held, and loses its lock before its data.
+            if own and (home / LOCK).is_file() and (home / DATA).is_dir():
+                with locked(home / LOCK) as certain:
+                    if certain:
+                        shutil.rmtree(home, ignore_errors=True)

@@ -5,15 +5,16 @@ from domainwise.training.checkpoints.files import (
     Damaged,
     Found,
     clear,
+    flatten,
     load,
     remove,
     save,
     saved,
     told_of,
     unfinished,
+    unflatten,
 )
 from domainwise.training.checkpoints.schedule import Checkpoints, Fresh, Resumed, Stateful
-from domainwise.training.checkpoints.serialise import flatten, unflatten
 from domainwise.training.checkpoints.signals import (
     Stopped,
     ask_to_stop,

@@ -16,8 +16,7 @@ from torch import Tensor
 from domainwise.acceleration.device_lock import Submit, directly
 from domainwise.errors import InputError
 from domainwise.files import exists, sync
-from domainwise.training.checkpoints.files import NAME, Damaged, load, remove, saved, unfinished, write
-from domainwise.training.checkpoints.serialise import flatten
+from domainwise.training.checkpoints.files import NAME, Damaged, flatten, load, remove, saved, unfinished, write
 from domainwise.training.checkpoints.signals import Stopped, stop_requested
 
 AT_LEAST = 60.0  # seconds of training that may be lost
