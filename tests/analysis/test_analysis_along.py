@@ -67,7 +67,7 @@ def test_the_command_tells_kept_numbers_step_by_step_and_the_report_shows_them(f
     assert [line.split()[:3] for line in said[5:11]] == [
         [name, step, "2"] for name in ("arith", "fish") for step in ("2", "5", "8")
     ]
-    assert {"arith", "fish", "loss of the unseen"} <= set(ElementTree.parse(picture).getroot().itertext())
+    assert {"arith", "fish", "loss of the targets"} <= set(ElementTree.parse(picture).getroot().itertext())
     kept = json.loads((first(folder) / BALANCE).read_text())
     assert [place["step"] for place in kept["along"]] == [2, 5, 8]
     page = render(outcomes(folder))
@@ -82,7 +82,7 @@ def test_one_trial_alone_is_drawn_with_the_loss_of_each_domain(folder: Path, tmp
     picture = tmp_path / "along.svg"
     (line,) = run(str(first(folder)), "--along", "--json", "-o", str(picture)).output.splitlines()
     assert [place["step"] for place in json.loads(line)["along"]] == [2, 5, 8]
-    assert {"loss of each domain", "0", "75 (unseen)"} <= set(ElementTree.parse(picture).getroot().itertext())
+    assert {"loss of each domain", "0", "75 (target)"} <= set(ElementTree.parse(picture).getroot().itertext())
 
 
 def test_a_trial_without_snapshots_and_a_picture_of_nothing_are_answered_with_a_sentence(folder: Path) -> None:

@@ -102,7 +102,7 @@ def run(*words: str) -> Result:
 def test_the_command_tells_of_one_trial_domain_by_domain(compared: Results) -> None:
     said = run(str(compared.outcomes[0].folder)).output.splitlines()
     assert [line.split()[0] for line in said[1:7]] == ["0", "15", "30", "45", "60", "75"]
-    assert said[6].startswith("75 (unseen)")
+    assert said[6].startswith("75 (target)")
 
 
 def test_the_command_opens_one_model_of_a_trial(compared: Results) -> None:

@@ -169,9 +169,9 @@ def test_other_data_and_other_than_three_domains_are_refused(trained: Task, tmp_
 def test_pictures_mark_the_unseen_domain_and_name_the_models(trained: Task) -> None:
     found = replace(surface(trained, points=5, steps=3), targets=("d",))
     panels = contours(found)
-    assert [panel.title for panel in panels] == ["a", "b", "c", "d (unseen)"]
+    assert [panel.title for panel in panels] == ["a", "b", "c", "d (target)"]
     assert {"a", "b", "c"} <= set(ElementTree.fromstring(panels[0].svg).itertext())
-    assert "d (unseen)" in set(ElementTree.fromstring(picture(found).svg).itertext())
+    assert "d (target)" in set(ElementTree.fromstring(picture(found).svg).itertext())
 
 
 def test_the_command_writes_a_picture_that_needs_no_page_and_keeps_one_for_the_report(
@@ -184,7 +184,7 @@ def test_the_command_writes_a_picture_that_needs_no_page_and_keeps_one_for_the_r
     words = [str(found.outcomes[0].folder), "--data", "digits", "-o", str(file), "--points", "3", "--steps", "2"]
     assert 'id="surfaces"' not in render(found.outcomes)
     assert CliRunner().invoke(app, [*words, "--keep"]).exit_code == 0
-    assert "75 (unseen)" in file.read_text()
+    assert "75 (target)" in file.read_text()
     assert "var(" not in file.read_text()
     assert "Loss surface of 75 around erm, target 75, seed 0, a walk with steps of 0.01" in render(found.outcomes)
     home = found.outcomes[0].folder

@@ -11,8 +11,7 @@ from domainwise.files import PICTURE, write_output
 from domainwise.report.drawing.matplotlib_svg import as_file
 from domainwise.report.formats import text_table
 from domainwise.report.grid import label, ordered, target
-from domainwise.report.page import balance_curves as courses
-from domainwise.report.page.balance import COLUMNS, Measured, cell, compared, rows
+from domainwise.report.page.balance import COLUMNS, Measured, cell, compared, gathered, picture, rows
 
 MEASURES = {
     "variation": "variation of the distances to the experts",
@@ -38,7 +37,7 @@ def told(found: Sequence[Measured]) -> str:
 
 
 def draw(found: Sequence[Measured], output: Path) -> None:
-    write_output(output, as_file(courses.picture(courses.gathered(found))), PICTURE)
+    write_output(output, as_file(picture(gathered(found))), PICTURE)
 
 
 def _alone(found: Mapping[str, Any]) -> str:
@@ -50,16 +49,15 @@ def _alone(found: Mapping[str, Any]) -> str:
         for name, far in found["distances"].items()
     ]
     unseen = [name for name in at_model if name not in found["distances"]]
-    every += [[f"{name} (unseen)", "", _number(at_model[name]), "", _number(at_mean[name])] for name in unseen]
+    every += [[f"{name} (target)", "", _number(at_model[name]), "", _number(at_mean[name])] for name in unseen]
     said = [f"{text}: {_number(found[name], '.4g')}" for name, text in MEASURES.items()]
     return "\n".join([text_table(head, every), "", *said])
 
 
 def _stepwise(found: Sequence[Measured]) -> list[str]:
     """A row for every snapshot of an algorithm, at the steps that all its trials have."""
-    gathered = courses.gathered(found)
     every = []
-    for name, own in gathered.items():
+    for name, own in gathered(found).items():
         for step in sorted(set.intersection(*(set(course) for course in own))):
             cells = [cell([course[step][key] for course in own]) for key in COLUMNS]
             every.append([name, str(step), str(len(own)), *map(_with_error, cells)])

@@ -29,6 +29,11 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.1f}"
 
 
+def shown(fraction: float | None) -> str:
+    """Write a share in percent, or a dash where there is none."""
+    return "\N{EN DASH}" if fraction is None else percent(fraction)
+
+
 def error_text(error: float) -> str:
     """An error in percent. One that would print as 0.0 is never said to be nothing."""
     return "<0.1" if percent(error) == "0.0" else percent(error)

@@ -1,4 +1,4 @@
-"""A plot as SVG text, written by hand: a page has dozens of them, and a drawing library takes a while for each."""
+"""Draw charts as SVG text, without a drawing library: a page has dozens of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from domainwise.report.drawing.matplotlib_svg import FAMILY, Panel
 WIDTH, RIGHT, TOP, BOTTOM = 288.0, 10.0, 5.0, 31.0  # of a chart and its margins
 LETTER = 5.2  # as wide as most are; the page's font is not known here
 ROOM_X, ROOM_Y = 36.0, 22.0  # between two ticks
+HEIGHT_OF_NAME = 14.0  # in a legend
 
 WIDE = 30  # times the lowest: from here on, only powers of ten show what is low and what is high
 
@@ -62,7 +63,10 @@ def _powers(low: float, high: float, most: int) -> list[float]:
 
 @dataclass(frozen=True)
 class Mark:
-    """Points of one colour: joined to a ``line`` or around a ``band``, or each a ``dot``, a ``cross`` or a ``bar``."""
+    """Points of one colour: joined to a ``line`` or around a ``band``, or each a ``dot``, a ``cross`` or a ``bar``.
+
+    A line that is ``named`` is in the legend of its chart.
+    """
 
     kind: str
     points: Sequence[Point]
@@ -70,21 +74,56 @@ class Mark:
     size: float = 1.6  # of a dot, or how thick a stroke is
     opacity: float = 1.0
     dash: str = ""
+    named: str = ""
 
 
 def curves(title: str, described: str, marks: Sequence[Mark], below: str, *, may_be_wide: bool = False) -> Panel:
-    """Values against ``below``; where they may be wide apart, in powers of ten if they are."""
-    height = 180.0
-    upright = around(_values(marks, 1), height - BOTTOM, TOP, 0.05, may_be_wide=may_be_wide)
+    """Draw values against ``below``; where they may be wide apart, in powers of ten if they are."""
+    legend = _legend([mark for mark in marks if mark.named])
+    height = 180.0 + HEIGHT_OF_NAME * len(legend)
+    upright = around(_values(marks, 1), height - BOTTOM, height - 180.0 + TOP, 0.05, may_be_wide=may_be_wide)
     sides = {upright(tick): f"{tick:.6g}" for tick in upright.ticks(ROOM_Y)}
     across = around(_values(marks, 0), _left(sides.values()), WIDTH - RIGHT, 0.02)
-    return Panel(title, _drawn(described, height, across, sides, _marks(marks, across, upright), below))
+    inside = _marks(marks, across, upright) + "".join(legend)
+    return Panel(title, _drawn(described, height, across, sides, inside, below, ceiling=upright.end))
+
+
+def _legend(marks: Sequence[Mark]) -> list[str]:
+    """A row of the legend for every two names."""
+    rows = [marks[at : at + 2] for at in range(0, len(marks), 2)]
+    return ["".join(_entry(mark, 8 + 140 * i, 8 + HEIGHT_OF_NAME * at) for i, mark in enumerate(row))
+            for at, row in enumerate(rows)]  # fmt: skip
+
+
+def _entry(mark: Mark, x: float, y: float) -> str:
+    words = mark.named if len(mark.named) <= 22 else mark.named[:21] + "…"
+    return _line(mark, [(x, y), (x + 18, y)]) + f'<text x="{x + 22:g}" y="{y + 3:g}">{escape(words)}</text>'
+
+
+def sheet(title: str, described: str, panels: Sequence[Panel], columns: int = 2) -> Panel:
+    """Arrange charts as one picture, row by row, each below its title."""
+    boxes = [_height(panel) for panel in panels]
+    rows = [range(at, min(at + columns, len(panels))) for at in range(0, len(panels), columns)]
+    parts, top = [], 0.0
+    for row in rows:
+        for at in row:
+            x = (WIDTH + RIGHT) * (at - row[0])
+            parts.append(f'<text x="{x + WIDTH / 2:g}" y="{top + 13:g}" text-anchor="middle" font-size="10">'
+                         f"{escape(panels[at].title)}</text>"
+                         + panels[at].svg.replace("<svg ", f'<svg x="{x:g}" y="{top + 20:g}" width="{WIDTH:g}" '
+                                                           f'height="{boxes[at]:g}" ', 1))  # fmt: skip
+        top += max(boxes[at] for at in row) + 28
+    return Panel(title, _picture(described, columns * (WIDTH + RIGHT), top, "".join(parts)))
+
+
+def _height(panel: Panel) -> float:
+    return float(panel.svg.split('viewBox="', 1)[1].split('"', 1)[0].split()[3])
 
 
 def rows(
     title: str, described: str, marks: Sequence[Mark], names: Sequence[str], notes: Mapping[int, str], below: str
 ) -> Panel:
-    """One line for every name; ``y`` of a point is the number of its line. A note stands in for a line's points."""
+    """Draw one line for every name; ``y`` of a point is the number of its line. A note stands for a line's points."""
     height = TOP + 19.4 * len(names) + BOTTOM
     upright = Scale(-0.5, len(names) - 0.5, TOP, height - BOTTOM)
     sides = {upright(at): name for at, name in enumerate(names)}
@@ -147,21 +186,39 @@ def _stroked(mark: Mark, path: str, how: str) -> str:
     return f'<path d="{path}" style="fill: none; stroke: {mark.colour}" opacity="{mark.opacity:g}" {how}/>'
 
 
-def _drawn(described: str, height: float, across: Scale, sides: Mapping[float, str], marks: str, below: str) -> str:
+def _drawn(
+    described: str,
+    height: float,
+    across: Scale,
+    sides: Mapping[float, str],
+    marks: str,
+    below: str,
+    *,
+    ceiling: float = TOP,
+) -> str:
     """The whole picture: a grid, what is marked on it, and words at its edges."""
     floor = height - BOTTOM
     feet = {across(tick): f"{tick:.6g}" for tick in across.ticks(ROOM_X)}
-    upright = "".join(f"M{x:.1f} {floor:.1f}V{TOP:g}" for x in feet)
+    upright = "".join(f"M{x:.1f} {floor:.1f}V{ceiling:g}" for x in feet)
     level = "".join(f"M{across.start:.1f} {y:.1f}H{across.end:.1f}" for y in sides)
     ticks = "".join(f"M{x:.1f} {floor:.1f}v3" for x in feet)
     words = [f'<text x="{x:.1f}" y="{floor + 12:.1f}">{text}</text>' for x, text in feet.items()]
     words.append(f'<text x="{(across.start + across.end) / 2:.1f}" y="{height - 6:.1f}">{escape(below)}</text>')
     beside = [f'<text x="{across.start - 4:.1f}" y="{y + 3:.1f}">{escape(text)}</text>' for y, text in sides.items()]
-    return (
-        f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{escape(described)}" '
-        f'xmlns="http://www.w3.org/2000/svg" font-family="{FAMILY}" font-size="9" fill="currentColor" '
-        'stroke-linejoin="round"><g style="fill: none; stroke: currentColor" stroke-width=".6">'
+    return _picture(
+        described,
+        WIDTH,
+        height,
+        '<g style="fill: none; stroke: currentColor" stroke-width=".6">'
         f'<path d="{upright}{level}" opacity=".13"/>'
         f'<path d="M{across.start:.1f} {floor:.1f}H{across.end:.1f}{ticks}"/></g>'
-        f'{marks}<g text-anchor="middle">{"".join(words)}</g><g text-anchor="end">{"".join(beside)}</g></svg>'
+        f'{marks}<g text-anchor="middle">{"".join(words)}</g><g text-anchor="end">{"".join(beside)}</g>',
+    )
+
+
+def _picture(described: str, width: float, height: float, inside: str) -> str:
+    return (
+        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(described)}" '
+        f'xmlns="http://www.w3.org/2000/svg" font-family="{FAMILY}" font-size="9" fill="currentColor" '
+        f'stroke-linejoin="round">{inside}</svg>'
     )

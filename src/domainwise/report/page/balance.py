@@ -1,18 +1,19 @@
-"""How far models lie from what each of their source domains alone would make of them, where that was measured."""
+"""The balance between source domains, where it was measured: a table, sentences, and charts along training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
 from domainwise.analysis.kept import BALANCE, read_balance
 from domainwise.report.drawing.matplotlib_svg import Panel
+from domainwise.report.drawing.svg_chart import Mark, curves, sheet
 from domainwise.report.grid import Grid, accuracy
-from domainwise.report.page import balance_curves as courses
-from domainwise.report.page.figures import CURVES, Style, styles
+from domainwise.report.page.figures import BANDS, CURVES, Style, mean, styles
 from domainwise.report.statistics import sentences, standard_error
 
 COLUMNS = {
@@ -27,11 +28,14 @@ RELATIONS = {
 }
 
 Found = Mapping[str, Any]  # the measures of the selected model, and in "along" those of every snapshot
+Course = Mapping[int, Found]  # step -> the measures there
+Courses = Mapping[str, Sequence[Course]]  # algorithm -> its trials
+Lines = Mapping[str, Sequence[Mapping[int, float]]]  # the lines of a chart: a name, and its curves
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One trial. What it found may lack the selected model or the snapshots."""
+    """The measures of one trial; they may lack the selected model or the snapshots."""
 
     algorithm: str
     target: str
@@ -53,25 +57,28 @@ class Row:
 @dataclass(frozen=True)
 class Section:
     names: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]  # for every algorithm numbers with remarks
     sentences: Sequence[str]
     legend: Mapping[str, Style]
     panels: Sequence[Panel]
 
 
 def section(grid: Grid) -> Section | None:
-    """What a page shows, if any trial of the grid was measured."""
+    """Return what a page shows, if any trial of the grid was measured."""
     trials = _measured(grid)
     if not trials:
         return None
-    course = dict(list(courses.gathered(trials).items())[:CURVES])
-    return Section(
-        list(COLUMNS.values()), rows(trials), compared(trials), styles(course), courses.panels(course) if course else []
-    )
+    courses = dict(list(gathered(trials).items())[:CURVES])
+    table = [(row.algorithm, [(str(row.trials), ""), *map(_remark, row.cells)]) for row in rows(trials)]
+    return Section(["trials", *COLUMNS.values()], table, compared(trials), styles(courses), panels(courses))
+
+
+def _remark(cell: tuple[str, str]) -> tuple[str, str]:
+    return cell[0], f"± {cell[1]}" if cell[1] else ""
 
 
 def rows(trials: Sequence[Measured]) -> list[Row]:
-    """One for every algorithm, of its selected models."""
+    """Return a row for every algorithm, of its selected models."""
     return [
         Row(name, len(own), [cell([one[key] for one in own]) for key in COLUMNS])
         for name in dict.fromkeys(trial.algorithm for trial in trials)
@@ -80,7 +87,7 @@ def rows(trials: Sequence[Measured]) -> list[Row]:
 
 
 def compared(trials: Sequence[Measured]) -> list[str]:
-    """Sentences about what is left out, and about every two algorithms: selected models, then all along training."""
+    """Say what is left out, and compare every two algorithms: selected models, then all along training."""
     said = _left_out(trials)
     for key, relation in RELATIONS.items():
         said += sentences(_values(trials, partial(_at_selected, key)), relation)
@@ -104,7 +111,7 @@ def _left_out(trials: Sequence[Measured]) -> list[str]:
 
 
 def cell(values: Sequence[float | None]) -> tuple[str, str]:
-    """The mean of those that are numbers, and its standard error."""
+    """Return the mean of those that are numbers, and its standard error, as words."""
     known = [value for value in values if value is not None]
     error = standard_error(known)
     return f"{fmean(known):.3g}" if known else "\N{EN DASH}", "" if error is None else f"{error:.1g}"
@@ -141,3 +148,71 @@ def _measured(grid: Grid) -> list[Measured]:
         for seed, outcome in group.items()
         if not outcome.averaged and accuracy(outcome) is not None and (found := read_balance(outcome.folder / BALANCE))
     ]
+
+
+def gathered(trials: Sequence[Measured]) -> dict[str, list[Course]]:
+    """Return the measures along training, by algorithm; of the trials that have them."""
+    found: dict[str, list[Course]] = {}
+    for trial in trials:
+        if trial.along:
+            found.setdefault(trial.algorithm, []).append({place["step"]: place for place in trial.along})
+    return found
+
+
+def panels(courses: Courses, *, named: bool = False) -> list[Panel]:
+    """Draw a chart of each measure against the step; ``named`` puts the names of the algorithms into them."""
+    if not courses:
+        return []
+    return [
+        _chart(title, lines, named=len(lines) > 1 and (named or list(lines) != list(courses)))
+        for title, lines in _titled(courses).items()
+    ]
+
+
+def picture(courses: Courses) -> Panel:
+    """Draw all of them as one picture, for a file."""
+    described = f"Balance along training of {', '.join(courses)}"
+    return sheet("balance along training", described, panels(courses, named=True))
+
+
+def _chart(title: str, lines: Lines, *, named: bool) -> Panel:
+    marks: list[Mark] = []
+    for (name, look), found in zip(styles(lines).items(), lines.values(), strict=True):
+        marks += mean(found, look, band=len(lines) <= BANDS, named=name if named else "")
+        marks.append(Mark("dot", marks[-1].points, look.css, size=3))
+    return curves(title, f"Balance along training: {title}", marks, "step")
+
+
+def _titled(courses: Courses) -> dict[str, Lines]:
+    """One trial alone also tells the loss of each domain."""
+    alone = [own[0] for own in courses.values() if len(courses) == len(own) == 1]
+    measures: dict[str, Callable[[Found], float | None]] = {title: itemgetter(key) for key, title in COLUMNS.items()}
+    if not alone:
+        measures |= {"loss of the sources": partial(_loss, True), "loss of the targets": partial(_loss, False)}
+    titled: dict[str, Lines] = {
+        title: {name: [_curve(course, measure) for course in own] for name, own in courses.items()}
+        for title, measure in measures.items()
+    }
+    return titled | ({"loss of each domain": _domains(alone[0])} if alone else {})
+
+
+def _loss(sources: bool, place: Found) -> float | None:
+    found = [loss for name, loss in place["at_model"].items() if (name in place["distances"]) is sources]
+    return None if not found or None in found else fmean(found)
+
+
+def _domains(course: Course) -> Lines:
+    first = next(iter(course.values()))
+    return {
+        name if name in first["distances"] else f"{name} (target)": [_curve(course, partial(_of, name))]
+        for name in first["at_model"]
+    }
+
+
+def _of(name: str, place: Found) -> float | None:
+    found: float | None = place["at_model"][name]
+    return found
+
+
+def _curve(course: Course, measure: Callable[[Found], float | None]) -> dict[int, float]:
+    return {step: value for step, place in course.items() if (value := measure(place)) is not None}

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from domainwise.errors import warn
 from domainwise.experiment import integrity
 from domainwise.experiment.metrics import whole
 from domainwise.experiment.results import Outcome
-from domainwise.report.drawing.matplotlib_svg import FAMILY, Panel
 from domainwise.report.grid import Grid, accuracy
 
 Numbers = npt.NDArray[np.float64]
@@ -25,7 +23,7 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Over what the targets were tested on. ``confusion[i, j]``: images of class i that were taken for class j."""
+    """Counts over what the targets were tested on; ``confusion[i, j]`` are images of class i taken for class j."""
 
     confusion: Numbers  # (classes, classes)
     bins: Numbers  # (3, bins): images in each bin of confidence, the sum of their confidences, how many were right
@@ -49,7 +47,7 @@ Tallies = Mapping[str, Mapping[str, Sequence[Tally]]]  # algorithm -> target -> 
 
 
 def tallies(grid: Grid) -> Tallies:
-    """Of the trials that have counts; those read from other programs' files have none."""
+    """Return the counts of the trials that have them; those read from other programs' files have none."""
     files: dict[Path, dict[str, Any]] = {}
     return {
         name: {
@@ -83,7 +81,7 @@ def pooled(seeds: Sequence[Tally]) -> Tally | None:
 
 
 def class_names(grid: Grid, found: Tallies, target: str) -> list[str]:
-    """As the folder of the trials or a saved model knows them, otherwise numbers."""
+    """Return the names that the folder of the trials or a saved model knows, otherwise numbers."""
     many = max((len(one.confusion) for groups in found.values() for one in groups[target]), default=0)
     for outcome in (one for groups in grid.values() for one in groups[target].values()):
         home = outcome.folder
@@ -112,15 +110,33 @@ PAIRS = 12
 
 @dataclass(frozen=True)
 class Heat:
-    """A table of shares to be coloured; None where there is nothing to say."""
+    """A table of shares to be coloured; a cell is None where there is nothing to say."""
 
     columns: Sequence[str]
     rows: Mapping[str, Sequence[float | None]]
     left_out: int = 0  # columns
 
 
+@dataclass(frozen=True)
+class Matrix:
+    """The confusion of one algorithm as a table: a row for what an image is, a column for what it is taken for."""
+
+    algorithm: str
+    classes: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Share]]]
+
+
+@dataclass(frozen=True)
+class Share:
+    """One cell of a matrix: the share of its row, as a number and as words to hover over."""
+
+    percent: str
+    told: str
+    right: bool
+
+
 def recognised(found: Tallies, names: Mapping[str, Sequence[str]]) -> dict[str, Heat]:
-    """For every target: the share of each class that each algorithm recognises, mean over seeds.
+    """Return for every target the share of each class that each algorithm recognises, mean over seeds.
 
     Of many classes only the hardest, those with the lowest mean over the algorithms.
     """
@@ -135,7 +151,7 @@ def recognised(found: Tallies, names: Mapping[str, Sequence[str]]) -> dict[str, 
 
 
 def confused(found: Tallies, names: Mapping[str, Sequence[str]]) -> dict[str, Heat]:
-    """For every target with too many classes for a matrix: the pairs most often confused, in shares of the first."""
+    """Return for every target with too many classes for a matrix the pairs confused most, in shares of the first."""
     heats = {}
     for target, classes in names.items():
         rows = {name: _mean([one.shares for one in groups[target]]) for name, groups in found.items()}
@@ -147,18 +163,14 @@ def confused(found: Tallies, names: Mapping[str, Sequence[str]]) -> dict[str, He
     return heats
 
 
-def matrices(found: Tallies, names: Mapping[str, Sequence[str]]) -> dict[str, list[Panel]]:
-    """For every target with few enough classes: a confusion matrix per algorithm, over all seeds together."""
+def matrices(found: Tallies, names: Mapping[str, Sequence[str]]) -> dict[str, list[Matrix]]:
+    """Return for every target with few enough classes a confusion matrix per algorithm, over all seeds together."""
     drawn = {}
     for target, classes in names.items():
         sums = {name: pooled(groups[target]) for name, groups in found.items()}
-        panels = [
-            Panel(name, _matrix(one.shares, classes, f"Confusion of {name} on {target}"))
-            for name, one in sums.items()
-            if one is not None
-        ]
-        if panels and len(classes) <= MOST:
-            drawn[target] = panels
+        made = [_matrix(name, one, classes) for name, one in sums.items() if one is not None]
+        if made and len(classes) <= MOST:
+            drawn[target] = made
     return drawn
 
 
@@ -189,30 +201,15 @@ def _picked(rows: Mapping[str, Numbers], shown: Sequence[int]) -> dict[str, list
     return {name: [None if np.isnan(row[i]) else float(row[i]) for i in shown] for name, row in rows.items()}
 
 
-def _matrix(shares: Numbers, classes: Sequence[str], described: str) -> str:
-    """One unit per class; row: what an image is, column: what it is taken for."""
-    n = len(classes)
-    words = [name if len(name) <= 9 else name[:8] + "…" for name in classes]
-    size = 0.62 if n <= 12 else 0.8
-    margin = 0.5 + 0.58 * size * max(map(len, words))
-    # a power below one, so that rare errors show
-    cells = "".join(
-        f'<rect class="{"right" if i == j else "wrong"}" x="{j}" y="{i}" width="1" height="1" '
-        f'fill-opacity="{share**0.7:.2f}"/>'
-        for (i, j), share in np.ndenumerate(shares)
-        if share >= 0.005  # nan is not either
-    )
-    rows = "".join(f'<text x="-.25" y="{i + 0.5:g}" text-anchor="end">{escape(w)}</text>' for i, w in enumerate(words))
-    columns = "".join(
-        f'<text transform="translate({j + 0.5:g} -.3) rotate(-90)">{escape(w)}</text>'
-        if margin > 1.5
-        else f'<text x="{j + 0.5:g}" y="-.45" text-anchor="middle">{escape(w)}</text>'
-        for j, w in enumerate(words)
-    )
-    box = f"{-margin:.2f} {-margin:.2f} {n + margin + 0.1:.2f} {n + margin + 0.1:.2f}"
-    return (
-        f'<svg viewBox="{box}" role="img" aria-label="{escape(described)}" xmlns="http://www.w3.org/2000/svg" '
-        f'font-family="{FAMILY}" font-size="{size}" fill="currentColor" dominant-baseline="central">'
-        f'<rect width="{n}" height="{n}" fill="none" stroke="currentColor" stroke-opacity=".25" stroke-width=".05"/>'
-        f"{cells}{rows}{columns}</svg>"
-    )
+def _matrix(algorithm: str, one: Tally, classes: Sequence[str]) -> Matrix:
+    rows = [(name, [_share(one, classes, i, j) for j in range(len(classes))]) for i, name in enumerate(classes)]
+    return Matrix(algorithm, classes, rows)
+
+
+def _share(one: Tally, classes: Sequence[str], i: int, j: int) -> Share:
+    count, images = one.confusion[i, j], one.confusion[i].sum()
+    if not images:
+        return Share("", f"no image of {classes[i]}", i == j)
+    verdict = "recognised" if i == j else f"taken for {classes[j]}"
+    told = f"{count:.0f} of {images:.0f} images of {classes[i]} {verdict} ({100 * count / images:.1f} %)"
+    return Share(f"{100 * count / images:.0f}", told, i == j)

@@ -146,7 +146,7 @@ def _marks(runs: Runs, measure: Measure) -> list[Mark]:
                 step = outcome.selected["step"]
                 whole.append(known)
                 chosen += [(step, known[step])] if step in known else []
-        marks += _mean(whole, look, band=len(runs) <= BANDS)
+        marks += mean(whole, look, band=len(runs) <= BANDS)
         marks.append(Mark("dot", chosen, look.css, size=3.5, opacity=0.8))
     return marks
 
@@ -156,15 +156,16 @@ def _curve(records: Sequence[Record], targets: Sequence[str], measure: Measure) 
     return {step: value for step, value in values.items() if value is not None}
 
 
-def _mean(found: Sequence[Curve], look: Style, band: bool) -> list[Mark]:
-    """The mean over seeds at the steps that all of them have."""
+def mean(found: Sequence[Curve], look: Style, *, band: bool, named: str = "") -> list[Mark]:
+    """Return the mean over trials at the steps that all of them have, in a band from the lowest to the highest."""
     steps = sorted(set.intersection(*(set(curve) for curve in found))) if found else []
     seeds = {step: [curve[step] for curve in found] for step in steps}
-    mean = Mark("line", [(step, fmean(values)) for step, values in seeds.items()], look.css, dash=look.dash)
+    points = [(step, fmean(values)) for step, values in seeds.items()]
+    line = Mark("line", points, look.css, dash=look.dash, named=named)
     if not band or len(found) < 2:
-        return [mean]
+        return [line]
     low, high = ([(step, pick(values)) for step, values in seeds.items()] for pick in (min, max))
-    return [Mark("band", [*low, *reversed(high)], look.css, opacity=0.13), mean]
+    return [Mark("band", [*low, *reversed(high)], look.css, opacity=0.13), line]
 
 
 def _lost(curve: Curve, look: Style) -> list[Mark]:

@@ -1,32 +1,33 @@
-"""Everything beside accuracy that a result says, in one table over all targets and seeds."""
+"""Other metrics than accuracy, in one table over all targets and seeds, and whether confidences can be believed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from domainwise.experiment.results import Outcome
-from domainwise.report.drawing.matplotlib_svg import FAMILY, Panel
+from domainwise.report.drawing.matplotlib_svg import Panel
+from domainwise.report.drawing.svg_chart import Mark, curves
 from domainwise.report.grid import Grid, Group, accuracy
 from domainwise.report.page.classes import Numbers, Tallies
+from domainwise.report.statistics import shown
 
 COLUMNS = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "macro_f1": "macro F1",
     "calibration_error": "calibration error",
-    "worst": "worst unseen domain",
+    "worst": "worst target",
 }
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Means over the targets of the means over seeds, in the order of ``COLUMNS``; and which unseen domain is worst."""
+    """Means over the targets of the means over seeds, in the order of ``COLUMNS``; and which target is worst."""
 
     algorithm: str
     values: Sequence[float | None]
@@ -35,13 +36,19 @@ class Measured:
 
 
 def measured(grid: Grid) -> list[Measured]:
-    """Of the algorithms with a trial whose result has them; results of other programs have accuracies alone."""
+    """Return the algorithms with a trial whose result has them; results of other programs have accuracies alone."""
     finished = {name: _finished(groups) for name, groups in grid.items()}
     return [
         _row(name, groups)
         for name, groups in finished.items()
         if any(len(_numbers(one)) > 1 for group in groups.values() for one in group.values())
     ]
+
+
+def rows(grid: Grid) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the same as words: for every algorithm its numbers, each with a remark beside it."""
+    return [(one.algorithm, [*((shown(value), "") for value in one.values), (one.worst, one.often)])
+            for one in measured(grid)]  # fmt: skip
 
 
 def _finished(groups: Mapping[str, Group]) -> dict[str, Group]:
@@ -84,11 +91,11 @@ def _unseen(groups: Mapping[str, Group]) -> dict[str, dict[int, float]]:
     return found
 
 
-WIDTH, HEIGHT, LEFT, BOTTOM = 120, 120, 26, 22  # of a diagram and its margins
+ACCENT = "var(--accent)"
 
 
 def calibration(found: Tallies) -> dict[str, list[float | None]]:
-    """Expected calibration error of every algorithm: mean over seeds on each target, then the mean over the targets."""
+    """Return the calibration error of every algorithm: mean over seeds on each target, then over the targets."""
     rows: dict[str, list[float | None]] = {}
     for name, groups in found.items():
         row = [fmean(one.calibration_error for one in seeds) if seeds else None for seeds in groups.values()]
@@ -99,34 +106,15 @@ def calibration(found: Tallies) -> dict[str, list[float | None]]:
 
 
 def diagrams(found: Tallies) -> list[Panel]:
-    """For every algorithm, over all its targets and seeds: accuracy against confidence."""
+    """Draw accuracy against confidence for every algorithm, over all its targets and seeds."""
     sums = {name: [one.bins for seeds in groups.values() for one in seeds] for name, groups in found.items()}
-    return [
-        Panel(name, _diagram(np.sum(bins, 0), f"Accuracy of {name} against its confidence"))
-        for name, bins in sums.items()
-        if bins
-    ]
+    return [_diagram(name, np.sum(bins, 0)) for name, bins in sums.items() if bins]
 
 
-def _diagram(bins: Numbers, described: str) -> str:
+def _diagram(name: str, bins: Numbers) -> Panel:
     """A dot for every bin, its area the share of images in it; above the diagonal is modest, below it overconfident."""
-    count, confidence, correct = bins
-    points = [
-        (LEFT + WIDTH * c / n, HEIGHT - HEIGHT * r / n, 1.2 + 9 * (n / count.sum()) ** 0.5)
-        for n, c, r in zip(count, confidence, correct, strict=True)
-        if n
-    ]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
-    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>' for x, y, r in points)
-    ticks = "".join(
-        f'<text x="{LEFT + WIDTH * share:g}" y="{HEIGHT + 12}" text-anchor="middle">{100 * share:g}</text>'
-        f'<text x="{LEFT - 5}" y="{HEIGHT - HEIGHT * share + 3:g}" text-anchor="end">{100 * share:g}</text>'
-        for share in (0, 0.5, 1)
-    )
-    return (
-        f'<svg viewBox="0 -6 {LEFT + WIDTH + 12} {HEIGHT + BOTTOM}" role="img" aria-label="{escape(described)}" '
-        f'xmlns="http://www.w3.org/2000/svg" font-family="{FAMILY}" font-size="9" fill="currentColor">'
-        f'<path d="M{LEFT} {HEIGHT}V0M{LEFT} {HEIGHT}h{WIDTH}M{LEFT} {HEIGHT}L{LEFT + WIDTH} 0" fill="none" '
-        'stroke="currentColor" stroke-opacity=".3" stroke-width=".8"/>'
-        f'<g class="reliability"><polyline points="{line}"/>{dots}</g>{ticks}</svg>'
-    )
+    places = [(100 * c / n, 100 * r / n, float(n / bins[0].sum())) for n, c, r in bins.T if n]
+    dots = [Mark("dot", [(x, y)], ACCENT, size=2 + 16 * share**0.5, opacity=0.75) for x, y, share in places]
+    even = Mark("line", [(0, 0), (100, 100)], "currentColor", size=0.8, opacity=0.3)
+    line = Mark("line", [(x, y) for x, y, _ in places], ACCENT, size=1.2)
+    return curves(name, f"Accuracy of {name} against its confidence", [even, line, *dots], "confidence, %")

@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, no network and no script to be read."""
+"""Write the report: one HTML file that needs nothing else, no network and no script to be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from domainwise.report.grid import Grid, arrange, most_seeds, sample
 from domainwise.report.page import balance, classes, facts, figures, measures
 from domainwise.report.page.classes import class_names, tallies
 from domainwise.report.page.surfaces import surfaces
-from domainwise.report.statistics import percent
+from domainwise.report.statistics import shown
 from domainwise.report.tables import table_of
 
 AGAIN = 20  # seconds after which a page about running trials loads itself again
@@ -36,7 +36,7 @@ def write(
 
 
 def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: str = "", beside: Beside = ()) -> str:
-    """The page as text; the same outcomes give the same page."""
+    """Return the page as text; the same outcomes give the same page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(
@@ -46,7 +46,7 @@ def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: st
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters["percent"] = lambda fraction: "\N{EN DASH}" if fraction is None else percent(fraction)
+    pages.filters["percent"] = shown
     content = _content(outcomes)
     scripts = [pages.get_template("sorting.js").render()]
     digests = [_digest(script) for script in scripts]
@@ -83,8 +83,8 @@ def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "curves": figures.learning_curves(drawn),
         "banded": len(drawn) <= figures.BANDS,
         "undrawn": len(grid) - len(drawn),
-        "measures": measures.measured(grid),
-        "measure_names": list(measures.COLUMNS.values()),
+        "measures": measures.rows(grid),
+        "measure_names": [*measures.COLUMNS.values(), "which"],
         **_counted(some),
         "surfaces": surfaces(grid),
         "balance": balance.section(grid),
@@ -110,6 +110,6 @@ def _counted(grid: Grid) -> dict[str, Any]:
         "classes": classes.recognised(found, names),
         "matrices": classes.matrices(found, names),
         "pairs": classes.confused(found, names),
-        "calibration": measures.calibration(found),
+        "calibration": [(name, [(shown(n), "") for n in row]) for name, row in measures.calibration(found).items()],
         "diagrams": measures.diagrams(found),
     }

@@ -68,7 +68,7 @@ def contours(found: Surface, about: str = "") -> list[Panel]:
 
 
 def _title(found: Surface, domain: str) -> str:
-    return f"{domain} (unseen)" if domain in found.targets else domain
+    return f"{domain} (target)" if domain in found.targets else domain
 
 
 def picture(found: Surface, about: str = "") -> Panel:
