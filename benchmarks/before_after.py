@@ -26,7 +26,8 @@ name, updates = sys.argv[1], int(sys.argv[2])
 torch.manual_seed(0)
 shape = (224, 224, 3)
 net = build("resnet50.v1", shape, 7).to("cuda")
-prepare(net, (3, 224, 224), precision="bf16", fast=Fast())
+given = [(3, 224, 224)] if "shape" in signature(prepare).parameters else []  # of versions before
+prepare(net, *given, precision="bf16", fast=Fast())
 algorithm = create(name).setup(net, seed=0)
 update = updater(algorithm, capture=True, say=lambda sentence: print(sentence, file=sys.stderr))
 x = [torch.randn(32, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last) for _ in range(3)]

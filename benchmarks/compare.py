@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader, RandomSampler
 
 from domainwise.acceleration.benchmark import Setup, measure
 from domainwise.acceleration.cuda_graph import Fast, prepare
-from domainwise.acceleration.precision import arithmetic_units
+from domainwise.acceleration.shared_device import arithmetic_units
 from domainwise.algorithms import Spec
 from domainwise.networks.network import build
 from domainwise.networks.torchvision_compat import torchvision_ready
@@ -145,7 +145,7 @@ def limit() -> Rows:
     batch = 256
     with arithmetic_units("bf16"):
         net = build("resnet50", (224, 224, 3), CLASSES).cuda()
-        prepare(net, (3, 224, 224), precision="bf16", fast=Fast())
+        prepare(net, precision="bf16", fast=Fast())
         x = torch.randn(batch, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
         y = torch.randint(CLASSES, (batch,), device="cuda")
         params = list(net.parameters())

@@ -34,8 +34,7 @@ def updates(text: str, options: argparse.Namespace) -> Callable[[], object]:
     torch.manual_seed(0)
     shape = (options.size, options.size, 3)
     net = build(options.network, shape, CLASSES, extra_channels=algorithm.extra_channels).to(options.device)
-    inputs = (3 + algorithm.extra_channels, options.size, options.size)
-    prepare(net, inputs, precision=options.precision, fast=Fast(compile=False))
+    prepare(net, precision=options.precision, fast=Fast(compile=False))
     algorithm.setup(net, seed=0)
     batches = [
         (

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from domainwise.acceleration.cuda_graph import Fast, prepare, updater
-from domainwise.acceleration.recording import Captured, Tapes
+from domainwise.acceleration.recorders import Tapes
+from domainwise.acceleration.recording import Captured
 from domainwise.algorithms import create
 from domainwise.networks.network import build
 
@@ -28,8 +29,7 @@ def captured(text: str, options: argparse.Namespace) -> tuple[Captured, list[Any
     torch.manual_seed(0)
     shape = (options.size, options.size, 3)
     net = build(options.network, shape, CLASSES, extra_channels=algorithm.extra_channels).to(options.device)
-    inputs = (3 + algorithm.extra_channels, options.size, options.size)
-    prepare(net, inputs, precision=options.precision, fast=Fast(compile=options.compile))
+    prepare(net, precision=options.precision, fast=Fast(compile=options.compile))
     algorithm.setup(net, seed=0)
     images, labels = (options.batch, 3, options.size, options.size), (options.batch,)
     batches = [

@@ -20,7 +20,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from domainwise.acceleration.benchmark import Setup, feed_of, prepared
-from domainwise.acceleration.precision import arithmetic_units
+from domainwise.acceleration.shared_device import arithmetic_units
 from domainwise.algorithms import parse
 
 KINDS = {

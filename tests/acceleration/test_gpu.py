@@ -61,7 +61,7 @@ def trained(text: str, *, capture: bool, steps: int = 10, compile: bool = False,
     said: list[str] = []
     algorithm = create(text, lr=1e-4)
     net = network(algorithm.extra_channels)
-    prepare(net, (3 + algorithm.extra_channels, 32, 32), precision=precision, fast=Fast(compile=compile))
+    prepare(net, precision=precision, fast=Fast(compile=compile))
     algorithm.setup(net, seed=1)
     update = updater(algorithm, capture=capture, say=said.append)
     losses = [update(batches(algorithm.fresh, step)) for step in range(steps)]
@@ -111,10 +111,10 @@ def test_pooling_is_that_of_the_host(shape: tuple[int, ...], dtype: torch.dtype)
 
 def test_a_network_to_be_compiled_computes_in_ways_of_ours() -> None:
     net = network()
-    prepare(net, (3, 32, 32), precision="bf16", fast=Fast())
+    prepare(net, precision="bf16", fast=Fast())
     body = net.featurizer
     ways = [vars(module)["forward"].__func__.__name__ for module in (body.conv1, body.maxpool, body.layer4[1].conv1)]
-    assert ways == ["_folded_on_blocks", "_pooled_then_relu", "convolved"]
+    assert ways == ["_folded_on_blocks", "pooled_then_relu", "convolved"]
     expected = body._call_impl(x := torch.randn(4, 3, 32, 32, device="cuda"))
     for grad in (True, False):
         with torch.set_grad_enabled(grad):
@@ -128,7 +128,7 @@ def test_the_network_is_compiled_for_one_size_of_evaluation(text: str) -> None:
     slow, fast = create(text), create(text)
     for algorithm, compile in ((slow, False), (fast, True)):
         net = network(algorithm.extra_channels)
-        prepare(net, (3 + algorithm.extra_channels, 32, 32), precision="bf16", fast=Fast(compile), full=16)
+        prepare(net, precision="bf16", fast=Fast(compile), full=16)
         algorithm.setup(net, seed=0)
     x = torch.randn(16, 3, 32, 32, device="cuda")
     with torch.no_grad():

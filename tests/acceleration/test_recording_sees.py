@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from domainwise import testing
-from domainwise.acceleration.guards import Notes
+from domainwise.acceleration.watching import Notes
 from domainwise.algorithms import Algorithm
 from domainwise.testing import check_replayed_training_is_training
 

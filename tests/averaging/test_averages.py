@@ -12,7 +12,7 @@ from made_data import stripes
 
 import domainwise as dw
 from domainwise import InputError
-from domainwise.acceleration.device_lock import directly
+from domainwise.acceleration.shared_device import directly
 from domainwise.algorithms import parse
 from domainwise.averaging import averagers, canonical
 from domainwise.data.batches.feed import Feed

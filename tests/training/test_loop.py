@@ -10,7 +10,7 @@ import torch
 from made_data import stripes
 
 from domainwise import InputError
-from domainwise.acceleration.device_lock import directly
+from domainwise.acceleration.shared_device import directly
 from domainwise.algorithms import parse
 from domainwise.data.batches.feed import Feed, Inputs, Part
 from domainwise.data.domains import Domain

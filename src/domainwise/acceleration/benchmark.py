@@ -1,4 +1,4 @@
-"""How fast this machine trains: time per update of every algorithm, alone and with its input, and memory."""
+"""Measure how fast this machine trains: time per update, alone and with its input, and memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import numpy as np
 import torch
 
 from domainwise.acceleration.cuda_graph import Fast, prepare, updater
-from domainwise.acceleration.device_lock import on_device
-from domainwise.acceleration.precision import arithmetic_units
+from domainwise.acceleration.shared_device import arithmetic_units, on_device
 from domainwise.algorithms import Algorithm, Spec
 from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part
 from domainwise.data.domains import Domain
@@ -23,7 +22,7 @@ from domainwise.networks.network import build
 
 @dataclass(frozen=True)
 class Setup:
-    """What is measured; the defaults are the shapes of PACS."""
+    """Describe what is measured; the defaults are the shapes of PACS."""
 
     network: str = "resnet50"
     size: int = 224
@@ -40,6 +39,8 @@ class Setup:
 
 @dataclass(frozen=True)
 class Timing:
+    """The times of one algorithm."""
+
     algorithm: str
     update_ms: float  # with its input already there
     all_in_ms: float  # drawing, augmenting and updating
@@ -55,7 +56,7 @@ Tick = Callable[[int, int], None]
 
 
 def measure(spec: Spec, setup: Setup, tick: Tick = lambda done, total: None) -> Timing:
-    """``tick`` is told how many updates and evaluations are done, and of how many."""
+    """Time an algorithm; ``tick`` is told how many updates and evaluations are done, and of how many."""
     with torch.random.fork_rng(devices=[]), on_device(setup.device), arithmetic_units(setup.precision):
         torch.manual_seed(0)
         notes: list[str] = []
@@ -86,30 +87,24 @@ def measure(spec: Spec, setup: Setup, tick: Tick = lambda done, total: None) -> 
 
 
 def table(timings: Sequence[Timing]) -> list[dict[str, Any]]:
+    """Return the timings as rows of a table."""
     return [asdict(timing) for timing in timings]
 
 
 def prepared(spec: Spec, setup: Setup, notes: list[str]) -> tuple[Algorithm, Callable[[Any], Any]]:
-    """An algorithm and how to update it, which says into ``notes`` what it does without."""
+    """Return an algorithm and what updates it, which says into ``notes`` what it does without."""
     algorithm = spec.create({"lr": 5e-5})
-    channels = 3 + algorithm.extra_channels
     net = build(setup.network, (setup.size, setup.size, 3), setup.classes, extra_channels=algorithm.extra_channels)
     net.to(setup.device)
     if setup.device != "cpu":
         gc.collect()  # of the algorithm before: a network and how its modules compute hold each other
         torch.cuda.reset_peak_memory_stats()
-    prepare(
-        net,
-        (channels, setup.size, setup.size),
-        precision=setup.precision,
-        fast=setup.fast,
-        full=EVALUATION_BATCH,
-    )
+    prepare(net, precision=setup.precision, fast=setup.fast, full=EVALUATION_BATCH)
     return algorithm, updater(algorithm.setup(net, seed=0), capture=setup.fast.capture, say=notes.append)
 
 
 def feed_of(setup: Setup) -> Feed:
-    """Of noise."""
+    """Return a feed of noise in the shapes to be measured."""
     random, n = np.random.RandomState(0), 4 * setup.batch
     shape = (n, setup.stored, setup.stored, 3)
     made = [
@@ -122,7 +117,7 @@ def feed_of(setup: Setup) -> Feed:
 
 
 class _Steps:
-    """Calls that are counted."""
+    """Count calls, and tell of them."""
 
     def __init__(self, total: int, tick: Tick) -> None:
         self.done, self.total, self.tick = 0, total, tick
@@ -148,7 +143,7 @@ def _ms(call: Callable[[], Any], setup: Setup, steps: _Steps) -> float:
 
 @contextmanager
 def _clock(device: str) -> Iterator[list[float]]:
-    """The seconds of what is inside, to the end of what it started on the device."""
+    """Measure the seconds of what is inside, to the end of what it started on the device."""
     elapsed: list[float] = []
     _wait(device)
     start = time.perf_counter()

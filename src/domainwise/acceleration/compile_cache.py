@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, so that the next run finds them."""
+"""Keep compiled kernels in the user's cache folder, so that the next run finds them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROBED = 2**20  # bytes that there must be room for
 
 
 def compiled_folder() -> Path | None:
-    """Of the user alone, since the compiler reads pickles from it; None where there is no home."""
+    """Return the folder, the user's alone since the compiler reads pickles from it; None where there is no home."""
     try:
         return user_cache() / "compiled"
     except RuntimeError:
@@ -38,7 +38,7 @@ def keep_compiled() -> None:
 
 
 def size() -> int:
-    """Of all that is kept, in bytes."""
+    """Return the size of all that is kept, in bytes."""
     total, folder = 0, compiled_folder()
     for path in folder.rglob("*") if folder else ():
         with suppress(OSError):  # somebody may be compiling
@@ -47,7 +47,7 @@ def size() -> int:
 
 
 def clear() -> int:
-    """Remove it, and return how many bytes that was."""
+    """Remove all that is kept, and return how many bytes that was."""
     removed, folder = size(), compiled_folder()
     if folder:
         shutil.rmtree(folder, ignore_errors=True)

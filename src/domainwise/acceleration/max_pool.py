@@ -1,4 +1,4 @@
-"""The max-pooling that ResNets begin with, 3 x 3 at every other pixel, with a gradient in one pass.
+"""Compute the max-pooling that ResNets begin with, 3 x 3 at every other pixel, with a gradient in one pass.
 
 What a compiler makes of that gradient looks, for every pixel, into each window that the pixel may be in. The kernels
 here take four pixels at a time, which are in the same four windows. A ReLU before the pooling goes behind it, where a
@@ -13,42 +13,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from domainwise.acceleration.rewrite import Forwards, Wiring, passed
 
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # that the kernels take
-
-
-def pools(wired: Wiring) -> Forwards:
-    """How the poolings of a network compute, and the ReLUs before them, when :func:`max_pool` does it."""
-    found: Forwards = {}
-    for pool in filter(_fits, wired):
-        given, maker = wired[pool]
-        if given.dim() == 4 and given.is_contiguous(memory_format=torch.channels_last) and given.dtype in DTYPES:
-            found |= {pool: _pooled_then_relu, maker: passed} if type(maker) is nn.ReLU else {pool: _pooled}
-    return found
-
-
-def _fits(module: nn.Module) -> bool:
+def fits(module: nn.Module) -> bool:
+    """Whether a module is the pooling that :func:`max_pool` computes."""
     if type(module) is not nn.MaxPool2d or module.ceil_mode or module.return_indices:
         return False
     sizes = (module.kernel_size, module.stride, module.padding, module.dilation)
     return [(n, n) if isinstance(n, int) else tuple(n) for n in sizes] == [(3, 3), (2, 2), (1, 1), (1, 1)]
 
 
-def _pooled(self: nn.Module, input: Tensor) -> Tensor:
+def pooled(self: nn.Module, input: Tensor) -> Tensor:
+    """Compute the pooling, by a kernel of ours where there will be a gradient."""
     if not torch.is_grad_enabled():  # a compiler joins the pooling with what comes before it
         return F.max_pool2d(input, 3, 2, 1)
     largest: Tensor = max_pool(input)[0]
     return largest
 
 
-def _pooled_then_relu(self: nn.Module, input: Tensor) -> Tensor:
-    return F.relu(_pooled(self, input))
+def pooled_then_relu(self: nn.Module, input: Tensor) -> Tensor:
+    """Compute the pooling and then the ReLU that stood before it."""
+    return F.relu(pooled(self, input))
 
 
 @torch.library.custom_op("domainwise::max_pool", mutates_args=())
 def max_pool(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest of every window, and which of its nine pixels that is."""
+    """Return the largest of every window, and which of its nine pixels that is."""
     largest, places = F.max_pool2d(x, 3, 2, 1, return_indices=True)
     top, left = _corners(largest)
     width = x.shape[3]
@@ -60,7 +49,7 @@ def max_pool(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.library.custom_op("domainwise::max_pool_gradient", mutates_args=())
 def max_pool_gradient(gradient: Tensor, which: Tensor, height: int, width: int) -> Tensor:
-    """Every window's gradient at the pixel that was its largest."""
+    """Put every window's gradient at the pixel that was its largest."""
     top, left = _corners(which)
     places = (top + which // 3) * width + left + which % 3
     found = gradient.new_zeros(*gradient.shape[:2], height * width)
@@ -69,13 +58,13 @@ def max_pool_gradient(gradient: Tensor, which: Tensor, height: int, width: int) 
 
 
 def _corners(windows: Tensor) -> tuple[Tensor, Tensor]:
-    """The first row and the first column of each."""
+    """Return the first row and the first column of each window."""
     rows, columns = (torch.arange(n, device=windows.device) for n in windows.shape[2:])
     return 2 * rows[:, None] - 1, 2 * columns - 1
 
 
 def _windows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Room for what comes out."""
+    """Return empty tensors of the shapes of the results."""
     height, width = ((n - 1) // 2 + 1 for n in x.shape[2:])
     largest = _blank(x, height, width)
     return largest, torch.empty_like(largest, dtype=torch.int8)

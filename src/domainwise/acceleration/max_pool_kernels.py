@@ -1,4 +1,4 @@
-"""Triton kernels. All tensors are (N, C, H, W) in channels-last memory, and windows are 3 x 3 at every other pixel."""
+"""Pool by Triton kernels; tensors are (N, C, H, W) in channels-last memory, windows 3 x 3 at every other pixel."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ NARROW = 2**31 - 1 - BLOCK  # elements; beyond, a place needs 64 bits
 
 
 def largest_of_windows(x: Tensor, largest: Tensor, which: Tensor) -> None:
+    """Write the largest of every window, and which of its pixels that is."""
     _largest[_blocks(which)](x, largest, which, *_sizes(x, which))
 
 
 def gradient_to_pixels(gradient: Tensor, which: Tensor, found: Tensor) -> None:
+    """Write the gradient of every pixel."""
     _to_pixels[_blocks(which)](gradient, which, found, *_sizes(found, which))
 
 
@@ -28,7 +30,7 @@ def _sizes(pixels: Tensor, windows: Tensor) -> tuple[int, ...]:
 
 @triton.jit
 def _windows(rows, columns, channels: tl.constexpr, wide: tl.constexpr, block: tl.constexpr):
-    """The windows of this block: their places, and of each the image, row, column and channel."""
+    """Return the windows of this block: their places, and of each the image, row, column and channel."""
     window = tl.program_id(0) * block + tl.arange(0, block)
     if wide:
         window = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
@@ -64,8 +66,11 @@ def _to_pixels(
     gradient, which, found, n, height, width, rows, columns,
     channels: tl.constexpr, wide: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """The window at (i, j) begins at pixel (2i - 1, 2j - 1). Pixel (2i, 2j) is in that window alone; its neighbours to
-    the right and below are also in the windows there."""
+    """Give four pixels at a time the gradients of the windows that they are in.
+
+    The window at (i, j) begins at pixel (2i - 1, 2j - 1). Pixel (2i, 2j) is in that window alone; its neighbours to
+    the right and below are also in the windows there.
+    """
     window, image, row, column, channel = _windows(rows, columns, channels, wide, block)
     live = window < n
     right = live & (column + 1 < columns)
@@ -89,5 +94,5 @@ def _to_pixels(
 
 @triton.jit
 def _read(which, gradient, window, there):
-    """Which pixel is the largest, and the gradient; of no window, a pixel that does not exist."""
+    """Return which pixel is the largest, and the gradient; for no window, a pixel that does not exist."""
     return tl.load(which + window, there, 9), tl.load(gradient + window, there, 0.0).to(tl.float32)

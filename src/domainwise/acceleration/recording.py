@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from domainwise.acceleration.guards import Notes, line_of
 from domainwise.acceleration.recorders import CudaGraphs, Recorder
-from domainwise.acceleration.watching import watching
+from domainwise.acceleration.values import line_of
+from domainwise.acceleration.watching import Notes, watching
 from domainwise.algorithms import Algorithm
 from domainwise.errors import InputError
 
@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Recording:
-    """A step over inputs that lie in ``slots``, its metrics in ``row``, and what it depends on beside them."""
+    """A recorded step over inputs that lie in ``slots``, its metrics in ``row``, and what it depends on beside them."""
 
     slots: list[Tensor]
     names: list[str]
@@ -45,7 +45,7 @@ class Recording:
 
 
 class Captured:
-    """An update whose step is recorded and replayed over inputs that lie still.
+    """Record the step of an update and replay it over inputs that lie still.
 
     The random order of a walk is which domain fills which slot. Other shapes, another optimizer or another ``phase``
     have a recording of their own. Before each replay whatever the step read in Python is compared with what it was:
@@ -67,10 +67,11 @@ class Captured:
         return self.algorithm._end(self.step([batches[i] for i in order]), order)
 
     def forget(self) -> None:
-        """After a state was loaded: the recordings speak of tensors that are no longer those of the algorithm."""
+        """Drop all recordings, because a loaded state has other tensors than those they speak of."""
         self.kept, self.warm, self.rehearsed, self.latest = {}, {}, {}, None
 
     def step(self, batches: Sequence[Any]) -> dict[str, Tensor]:
+        """Replay the step, or run it where there is no recording that is still right."""
         self.updates += 1
         if self.why_not:
             return self._run(batches)
@@ -92,7 +93,7 @@ class Captured:
         return self.recorder.run(lambda: self.algorithm.step(batches))
 
     def _situation(self, given: list[Tensor]) -> Hashable:
-        """What a recording is for."""
+        """Return what tells apart the updates that need recordings of their own."""
         try:
             hash(phase := self.algorithm.phase)
         except TypeError as error:
@@ -102,7 +103,7 @@ class Captured:
         return (phase, ref(self.algorithm.optimizer), lowered, *((one.shape, one.dtype) for one in given))
 
     def _still_right(self, situation: Hashable) -> Recording | None:
-        """The recording for a situation, if there is one and nothing it depends on has changed."""
+        """Return the recording for a situation, if there is one and nothing it depends on has changed."""
         if self.updates % UNUSED == 0:
             for old in [key for key, one in self.kept.items() if one.used <= self.updates - UNUSED]:
                 self._drop(old)
@@ -114,7 +115,7 @@ class Captured:
         return None if changed else recording
 
     def _wasted(self, situation: Hashable) -> bool:
-        """Drop a recording; whether that happens again and again to those that were hardly used."""
+        """Drop a recording, and say whether that happens again and again to those that were hardly used."""
         recording = self._drop(situation)
         self.wasted = 0 if recording and recording.replays >= SHORT else self.wasted + 1
         return self.wasted == TRIES
@@ -125,7 +126,7 @@ class Captured:
         return self.kept.pop(situation, None)
 
     def _rehearse(self, situation: Hashable, batches: Sequence[Any]) -> dict[str, Tensor]:
-        """An update like any other, in which to see whether its step can be recorded."""
+        """Run an update like any other, and see whether its step can be recorded."""
         self.latest = None
         with watching(self.algorithm) as notes:
             metrics, refused = self.recorder.rehearse(lambda: self.algorithm.step(batches))
@@ -191,7 +192,7 @@ def _no_tensors(metrics: Mapping[str, Any]) -> str:
 
 
 def _sentence(error: RuntimeError) -> str:
-    """An error while recording, and the author's line it came from."""
+    """Write an error of a recording as a sentence, with the author's line it came from."""
     while isinstance(error.__context__, RuntimeError):  # what went wrong first
         error = error.__context__
     frames = [(frame, line) for frame, line in walk_tb(error.__traceback__)]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from domainwise.acceleration.cuda_graph import Fast, prepare
-from domainwise.acceleration.precision import arithmetic_units
+from domainwise.acceleration.shared_device import arithmetic_units
 from domainwise.data.batches.feed import EVALUATION_BATCH, Chosen, Inputs, Part
 from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
@@ -56,8 +56,7 @@ class Task:
         with arithmetic_units(self.precision):
             x, _ = next(iter(self.domains.values()))
             if compiled and x.is_cuda and self.net.featurizer._compiled_call_impl is None:
-                channels, height, width = x.shape[1:]
-                prepare(self.net, (channels, height, width), precision=self.precision, fast=Fast())
+                prepare(self.net, precision=self.precision, fast=Fast())
             yield
 
     def minibatches(self, domain: str, count: int, size: int) -> list[Batch]:
@@ -85,8 +84,7 @@ def task(model: Model, data: Domains, most: int = 1000, *, precision: str | None
         main, _ = split_domain(domain, i, trial.holdout, trial.seed)
         domains[domain.name] = _whole(Part(domain, main, str(device)), inputs, most, precision)
     net = model.algorithm.net.eval()
-    shape = (data.shape[-1], trial.input_size, trial.input_size)
-    prepare(net, shape, precision=precision, fast=Fast(compile=False))
+    prepare(net, precision=precision, fast=Fast(compile=False))
     return Task(net, domains, trial.targets, trial.seed, precision)
 
 

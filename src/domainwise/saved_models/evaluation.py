@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from domainwise.acceleration.device_lock import Submit, directly
+from domainwise.acceleration.shared_device import Submit, directly
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import refresh_batch_norm, swapped_in
 from domainwise.data.batches.feed import Feed, Inputs, Part, batches

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from domainwise.acceleration.device_lock import one_thread, with_device_lock
+from domainwise.acceleration.shared_device import one_thread, with_device_lock
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.records import Event

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 
-from domainwise.acceleration.device_lock import Submit, directly
+from domainwise.acceleration.shared_device import Submit, directly
 from domainwise.data.domains import Domains
 from domainwise.experiment.records import Record
 from domainwise.experiment.trial import Trial

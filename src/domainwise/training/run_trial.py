@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from domainwise.acceleration.device_lock import on_device, with_device_lock
+from domainwise.acceleration.shared_device import on_device, with_device_lock
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.integrity import Damaged, Unreadable, read, sealed

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from domainwise.acceleration.cuda_graph import Update, prepare, updater
-from domainwise.acceleration.device_lock import Submit
-from domainwise.acceleration.precision import arithmetic_units
+from domainwise.acceleration.shared_device import Submit, arithmetic_units
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import Averages
 from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
@@ -75,8 +74,7 @@ def _network(
     """Build the network and hand it to the algorithm; afterwards torch's own generator stands where dropout draws."""
     torch.manual_seed(seed_hash(trial.seed, "init"))
     net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(options.device)
-    shape = (data.shape[-1] + algorithm.extra_channels, trial.input_size, trial.input_size)
-    prepare(net, shape, precision=trial.precision, fast=options.fast, full=EVALUATION_BATCH)
+    prepare(net, precision=trial.precision, fast=options.fast, full=EVALUATION_BATCH)
     update = updater(algorithm.setup(net, seed=trial.seed), capture=options.fast.capture, say=say)
     torch.manual_seed(seed_hash(trial.seed, "dropout"))
     return net, update

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from domainwise.acceleration.device_lock import Submit, directly
+from domainwise.acceleration.shared_device import Submit, directly
 from domainwise.errors import InputError
 from domainwise.files import exists, sync
 from domainwise.training.checkpoints.files import NAME, Damaged, flatten, load, remove, saved, unfinished, write

@@ -1,18 +1,23 @@
-"""What an author's objects, classes and functions hold that can change without their becoming others."""
+"""Look into an author's values: what they hold that can change, and whether they are still what they were."""
 
 from __future__ import annotations
 
+import random
 import sys
 from argparse import Namespace
-from collections import ChainMap, UserDict, UserList
-from collections.abc import Callable, Iterator, Mapping, Sized
+from array import array
+from collections import ChainMap, UserDict, UserList, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from copy import copy
 from functools import partial
 from pathlib import Path
 from types import (
     CellType,
     CodeType,
+    FrameType,
     FunctionType,
     GetSetDescriptorType,
+    MappingProxyType,
     MemberDescriptorType,
     ModuleType,
     SimpleNamespace,
@@ -21,8 +26,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
+
+MISSING = object()
 
 Get = Callable[[Any, Any], Any]  # of a key, or else of a default: dict.get, or getattr of one object
 Place = tuple[str, Get, Any]  # its name, how to get what stands there, and by which key
@@ -36,6 +43,7 @@ HOLDERS = (
     ChainMap,
     LRScheduler,
 )  # of libraries, with values of authors
+CONTAINERS = (list, tuple, dict, MappingProxyType, set, deque, np.ndarray, array, bytearray)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, torch.Size, torch.dtype, torch.device)
 
 _OF_A_MODULE = vars(nn.Module()).keys() - {"training"}
@@ -44,12 +52,12 @@ _OF_AN_OPTIMIZER = {"state", "param_groups", "defaults", "step", "_opt_called", 
 
 
 def of_a_library(module: str) -> bool:
-    """Whose objects have no schedules that an author changes; networks and optimizers are looked at apart."""
+    """Whether objects of a module hold no schedules of an author; networks and optimizers are looked at apart."""
     return module.partition(".")[0] in LIBRARIES
 
 
 def by_author(module: str, home: str) -> bool:
-    """Whose code is read, too: that of other installed packages than an algorithm's own is taken as it is."""
+    """Whether the code of a module is read too; other installed packages than the algorithm's own are not."""
     top = module.partition(".")[0]
     if top == "domainwise":
         return module.startswith("domainwise.algorithms.")
@@ -59,7 +67,7 @@ def by_author(module: str, home: str) -> bool:
 
 
 def of_object(label: str, value: Any) -> Iterator[Place]:
-    """The attributes of an object, and how many there are: one may come that its class had until then."""
+    """List the attributes of an object, and their number: one may come that its class had until then."""
     table = getattr(value, "__dict__", None)
     if isinstance(table, dict):
         yield number_of(f"attributes of {label}", table)
@@ -78,7 +86,7 @@ def of_object(label: str, value: Any) -> Iterator[Place]:
 
 
 def of_class(cls: type) -> Iterator[Place]:
-    """What stands in a class beside its functions."""
+    """List what stands in a class beside its functions."""
     for name, value in list(vars(cls).items()):
         described = isinstance(value, MemberDescriptorType | GetSetDescriptorType) or functions_of(value)
         if not described and name[:2] != "__" and name[:5] != "_abc_":
@@ -86,7 +94,7 @@ def of_class(cls: type) -> Iterator[Place]:
 
 
 def of_module(label: str, module: nn.Module) -> Iterator[Place]:
-    """What a network is made of, and the rates and switches in it; of an author's module, all that it has."""
+    """List what a network is made of, its rates and switches; for an author's module all that it has."""
     table, own = vars(module), not of_a_library(type(module).__module__)
     rates = float if table["_parameters"] else PLAIN  # a convolution has no other
     for key, value in list(table.items()):
@@ -100,6 +108,7 @@ def of_module(label: str, module: nn.Module) -> Iterator[Place]:
 
 
 def of_optimizer(label: str, optimizer: torch.optim.Optimizer) -> Iterator[Place]:
+    """List the settings of an optimizer; for an author's one all that it has."""
     for what, of in (("groups", optimizer.param_groups), ("parameters in the state", optimizer.state)):
         yield number_of(f"{what} of {label}", of)
     for i, group in enumerate(optimizer.param_groups):
@@ -112,7 +121,7 @@ def of_optimizer(label: str, optimizer: torch.optim.Optimizer) -> Iterator[Place
 
 
 def of_function(function: FunctionType) -> Iterator[Place]:
-    """The variables around a function, its defaults, and what was put on it."""
+    """List the variables around a function, its defaults, and what was put on it."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if name != "__class__":  # which super() is about
             yield f"{name} in {function.__qualname__}", partial(_contents, cell), None
@@ -122,27 +131,28 @@ def of_function(function: FunctionType) -> Iterator[Place]:
 
 
 def functions_of(value: Any) -> list[FunctionType]:
-    """The code of a method, of a property or of whatever else stands in a class."""
+    """Return the functions of a method, of a property or of whatever else stands in a class."""
     parts = [value, *(getattr(value, name, None) for name in ("__func__", "__wrapped__", "func"))]
     parts += [getattr(value, name, None) for name in ("fget", "fset")] if isinstance(value, property) else []
     return [part for part in parts if isinstance(part, FunctionType)]
 
 
 def names_in(code: CodeType) -> set[str]:
-    """All that code names, as a text for getattr too, and that of the functions in it."""
+    """Return all names in code, texts for getattr and those of the functions in it included."""
     inside = [names_in(one) for one in code.co_consts if isinstance(one, CodeType)]
     texts = {one for one in code.co_consts if isinstance(one, str) and one.isidentifier()}
     return set(code.co_names).union(texts, *inside)
 
 
 def imported_in(function: FunctionType, names: set[str]) -> Mapping[str, ModuleType]:
-    """Modules that a function may import where it needs them."""
+    """Return the modules that a function may import where it needs them."""
     package = function.__globals__.get("__package__") or ""
     found = {name: sys.modules.get(name) or sys.modules.get(f"{package}.{name}") for name in names}
     return {name: module for name, module in found.items() if module is not None}
 
 
 def number_of(what: str, values: Sized) -> Place:
+    """Return the place of a length."""
     return f"the number of {what}", lambda key, default: len(values), None
 
 
@@ -151,3 +161,73 @@ def _contents(cell: CellType, key: None, default: object) -> Any:
         return cell.cell_contents
     except ValueError:  # nothing was put there yet
         return default
+
+
+def copied(value: Any) -> Any:
+    """Copy containers and what is in them; anything else is returned as it is."""
+    if isinstance(value, dict | MappingProxyType):
+        return {key: copied(one) for key, one in value.items()}
+    if isinstance(value, list | deque | tuple):
+        return [copied(one) for one in value]
+    if isinstance(value, np.ndarray | array | bytearray):
+        return copy(value)
+    return set(value) if isinstance(value, set | frozenset) else value
+
+
+def same(noted: Any, now: Any) -> bool:
+    """Whether a value is still what a copy of it says: plain ones by value, objects by identity."""
+    if noted is now:
+        return True
+    if isinstance(now, dict | MappingProxyType):
+        return isinstance(noted, dict) and noted.keys() == now.keys() and all(same(noted[k], now[k]) for k in now)
+    if isinstance(now, list | deque | tuple):
+        return isinstance(noted, list) and len(noted) == len(now) and all(map(same, noted, now))
+    if isinstance(now, np.ndarray):
+        return type(noted) is type(now) and noted.dtype == now.dtype and np.array_equal(noted, now)
+    if isinstance(now, Tensor) or (type(now) is not type(noted) and not isinstance(now, frozenset)):
+        return False
+    return isinstance(now, (*PLAIN, set, frozenset, array, bytearray)) and bool(noted == now)
+
+
+def shown(value: Any) -> str:
+    """Write a value for a sentence, in at most 40 characters."""
+    if value is MISSING:
+        return "not there"
+    if isinstance(value, Tensor):
+        return f"another tensor of shape {tuple(value.shape)}"
+    text = repr(value) if isinstance(value, (*PLAIN, list, dict, set)) else f"another {type(value).__name__}"
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def line_of(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Say where an author's code is at work, from frames that begin with the innermost; "" if nowhere."""
+    for frame, line in frames:
+        module = frame.f_globals.get("__name__", "")
+        if not of_a_library(module) and (module.startswith("domainwise.algorithms.") or "domainwise." not in module):
+            return f" in {Path(frame.f_code.co_filename).name}, line {line}"
+    return ""
+
+
+def global_generators(device: torch.device) -> Sequence[tuple[str, Callable[[], Any]]]:
+    """List the host's generators. On a CPU torch's is the device's, too, which a replay draws from as well."""
+    of_torch = [("torch's generator of the host", _state_of_torch)] if device.type != "cpu" else []
+    return [("Python's random", random.getstate), ("numpy's random", _state_of_numpy), *of_torch]
+
+
+def random_state(value: Any) -> Callable[[], Any] | None:
+    """Return a function that reads the state of a generator; None for anything else."""
+    if isinstance(value, torch.Generator):
+        return lambda: value.get_state().numpy().tobytes()
+    if isinstance(value, random.Random):
+        return value.getstate
+    if isinstance(value, np.random.Generator):
+        return lambda: repr(value.bit_generator.state)
+    return (lambda: repr(value.get_state())) if isinstance(value, np.random.RandomState) else None
+
+
+def _state_of_torch() -> bytes:
+    return torch.get_rng_state().numpy().tobytes()
+
+
+def _state_of_numpy() -> Any:
+    return np.random.get_state(legacy=False)
