@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.interop.domainbed import Table, read, tables
-from domainwise.interop.domainbed.tables import FORMATS
+from domainwise.interop.domainbed import read
+from domainwise.interop.domainbed_tables import FORMATS, Table, tables
 
 Line = dict[str, Any]
 

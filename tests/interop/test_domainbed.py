@@ -13,8 +13,8 @@ import pytest
 from made_domainbed import STEPS, TRIALS, Line, line, table, text_of, write, write_flat, write_sweep
 
 from domainwise.errors import InputError
-from domainwise.interop.domainbed import read, tables
-from domainwise.interop.domainbed.tables import FORMATS
+from domainwise.interop.domainbed import read
+from domainwise.interop.domainbed_tables import FORMATS, tables
 
 
 @pytest.fixture

@@ -22,8 +22,9 @@ from domainwise.cli.commands.import_domainbed import import_domainbed
 from domainwise.errors import InputError
 from domainwise.experiment.records import append
 from domainwise.experiment.trial import Trial
-from domainwise.interop.domainbed import convert, export, read, tables
-from domainwise.interop.domainbed.trials import algorithm_of
+from domainwise.interop.domainbed import read
+from domainwise.interop.domainbed_tables import tables
+from domainwise.interop.domainbed_trials import algorithm_of, convert, export
 from domainwise.report.tables import accuracy_table, table_by
 
 

@@ -1,4 +1,4 @@
-"""Whether what the paper says is better comes out better here too: orders of rows, and a paired test of each claim."""
+"""Test whether what the paper says is better comes out better here too: orders of rows, and each claim in pairs."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Column:
 
     @property
     def run(self) -> bool:
-        """Whether anything was trained for it."""
+        """Whether anything was trained for the column."""
         return bool(self.groups)
 
 

@@ -18,7 +18,7 @@ def export_domainbed(
 
     from domainwise.errors import InputError
     from domainwise.experiment.results import listing, told_apart, variants, warn_of_damage
-    from domainwise.interop.domainbed import export
+    from domainwise.interop.domainbed_trials import export
 
     trials = listing(folder, files=True)
     warn_of_damage(trials)

@@ -32,8 +32,9 @@ def import_domainbed(
     """Print the tables of DomainBed sweeps as DomainBed does, for its three ways of selecting a model."""
     import sys
 
-    from domainwise.interop.domainbed import convert, read, tables
-    from domainwise.interop.domainbed.tables import FORMATS
+    from domainwise.interop.domainbed import read
+    from domainwise.interop.domainbed_tables import FORMATS, tables
+    from domainwise.interop.domainbed_trials import convert
 
     sweep = read(*folders)
     print(FORMATS[format](tables(sweep), sweep.records), end="")

@@ -21,7 +21,7 @@ from domainwise.experiment.records import Record, Result, append, finite, publis
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import Run, by_validation, eligible, summary
 from domainwise.experiment.trial import Trial
-from domainwise.interop.domainbed.read import ALGORITHMS, DATASETS, Imported, Sweep
+from domainwise.interop.domainbed import ALGORITHMS, DATASETS, Imported, Sweep
 
 PARTS = {"main": "in", "holdout": "out"}
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from domainwise.errors import legible
 from domainwise.experiment.selection import Group, rule, selection, target_accuracy
-from domainwise.interop.domainbed.read import ALGORITHMS, DATASETS, Sweep
+from domainwise.interop.domainbed import ALGORITHMS, DATASETS, Sweep
 from domainwise.report.formats import LATEX, csv_table, json_text, latex_tabular, markdown_table, one_line
 
 SELECTIONS = ("validation", "leave-one-out", "oracle")
@@ -25,7 +25,7 @@ class Cell:
     n: int = 0
 
     def text(self, sign: str = "+/-") -> str:
-        """Return it in percent, with the error behind ``sign``; X where nothing was run."""
+        """Return the number in percent, with the error behind ``sign``; X where nothing was run."""
         if self.mean is None:
             return "X"
         return f"{100 * self.mean:.1f}" + ("" if self.error is None else f" {sign} {100 * self.error:.1f}")
