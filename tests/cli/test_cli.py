@@ -236,7 +236,7 @@ def test_bad_folders_are_sentences(domainwise, tmp_path: Path) -> None:
     assert code == 0
     assert "0.png" in err
     shutil.rmtree(root / "b" / "dog")
-    code, _, err = domainwise(*ask, "--skip-corrupt")
+    code, _, err = domainwise(*ask, "--skip-corrupt", "--strict")
     assert code == 2
     assert 'domain "b" has no class "dog"' in err
     shutil.rmtree(root / "b")

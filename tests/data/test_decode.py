@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from io import BytesIO
 from typing import Any
 
@@ -7,8 +8,10 @@ import numpy as np
 import pytest
 from made_images import decode
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
-from domainwise.data.decoded.image import ImageError, pillow_warnings
+from domainwise.data.decoded.image import ImageError, content_hash, pillow_warnings, read_rgb
+from domainwise.errors import InputError
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
@@ -67,6 +70,56 @@ def test_sixteen_bits_of_grey_are_scaled_not_clipped(kind: str) -> None:
     assert (picture[..., :1] == picture).all()
 
 
+def grey(values: list[int], kind: str = "PNG", **options: Any) -> bytes:
+    return encoded(Image.fromarray(np.array([values], np.uint16)), kind, **options)
+
+
+def said(bits: int) -> PngInfo:
+    about = PngInfo()
+    about.add(b"sBIT", bytes([bits]))
+    return about
+
+
+TWELVE = [0, 16, 1365, 4095]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (grey(TWELVE), [0, 1, 85, 255]),  # nothing is said, and no value needs more
+        (grey(TWELVE, pnginfo=said(16)), [0, 0, 5, 16]),
+        (grey([0, 1023, 4095], pnginfo=said(12)), [0, 64, 255]),
+        (grey([0, 341, 1023], "TIFF", tiffinfo={281: 1023}), [0, 85, 255]),
+        (grey([0, 4095, 4096]), [0, 16, 16]),  # thirteen bits: nobody but the file could say so
+    ],
+    ids=["shown by the values", "16 said by a PNG", "12 said by a PNG", "10 said by a TIFF", "more than 12"],
+)
+def test_the_file_tells_how_many_bits_of_sixteen_are_used(content: bytes, expected: list[int]) -> None:
+    with pillow_warnings():
+        image, _ = read_rgb(content)
+    assert np.asarray(image)[0, :, 0].tolist() == expected
+
+
+def test_who_reads_the_bits_otherwise_gets_other_data() -> None:
+    content = grey(TWELVE)
+    _, mode = read_rgb(content)
+    assert mode == "I;16, 12 bits used"
+    assert content_hash(content, mode) != content_hash(content, "I;16") == hashlib.sha256(content).hexdigest()
+
+
+def test_an_image_may_be_as_large_as_the_user_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = plain("L", 0)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 60)  # the image has 64
+    with pytest.raises(ImageError, match=r"more than 60 pixels.*set DOMAINWISE_MAX_MEGAPIXELS to the millions"):
+        pixels_of(large)
+    monkeypatch.setenv("DOMAINWISE_MAX_MEGAPIXELS", "1")
+    assert pixels_of(large).shape == (8, 8, 3)
+    assert Image.MAX_IMAGE_PIXELS == 60  # outside, the program around us has its own limit
+    monkeypatch.setenv("DOMAINWISE_MAX_MEGAPIXELS", "many")
+    with pytest.raises(InputError, match='such as 200, got "many"'):
+        pixels_of(large)
+
+
 def palette(**options: Any) -> bytes:
     image = Image.new("P", (8, 8), 1)
     image.putpalette([*GREEN, *RED])
@@ -86,6 +139,7 @@ KINDS = {
     "cmyk": (plain("CMYK", (0, 255, 255, 0), "TIFF"), RED),
     "cmyk jpeg": (plain("CMYK", (0, 255, 255, 0), "JPEG"), RED),
     "gif": (plain("RGB", RED, "GIF"), RED),
+    "portable pixmap": (plain("RGB", RED, "PPM"), RED),
     "jpeg of several pictures": (plain("RGB", RED, "MPO"), RED),
 }
 
@@ -109,7 +163,7 @@ def test_an_animation_is_its_first_frame(kind: str) -> None:
         (plain("F", 0.5, "TIFF"), "floating-point numbers of unknown range"),
         (plain("I", 70000, "TIFF"), "beyond 16 bits"),
         (plain("I", -1, "TIFF"), "beyond 16 bits"),
-        (plain("L", 0, "PPM"), "not an image of a known kind"),  # Pillow knows it, but it is none of the kinds let in
+        (plain("L", 0, "PCX"), "not an image of a known kind"),  # Pillow knows it, but it is none of the kinds let in
     ],
 )
 def test_pixels_that_cannot_be_interpreted_are_refused_with_the_reason(content: bytes, reason: str) -> None:

@@ -160,7 +160,7 @@ BAD = {
     "a row twice": ([HEADER, *ROWS, ROWS[1]], 'line 6: "a/dog/0.png" is on line 3 already'),
     "an image twice": ([HEADER, *ROWS, "a/./dog/0.png,b,cat"], 'line 6: "a/dog/0.png" is on line 3 already'),
     "one domain": ([HEADER, *ROWS[:2]], "table has only one domain (a)"),
-    "a class missing": ([HEADER, *ROWS[:3]], 'domain "b" has no class "dog" (the other domain does)'),
+    "a class spelled otherwise": ([HEADER, *ROWS[:3], f"{ROWS[3]}s"], 'did you mean "dog"?'),
     "a test split": ([f"{HEADER},split", *(f"{row},test" for row in ROWS)], 'line 2: "test" is not a split'),
 }  # fmt: skip
 

@@ -59,6 +59,7 @@ class One:
     threads: o.Threads = None
     quiet: o.Quiet = False
     skip_corrupt: o.SkipCorrupt = False
+    strict: o.Strict = False
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,7 @@ Select = Annotated[
     ),
 ]
 SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out images that cannot be read.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse domains that lack a class.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run trials that failed before once more.")]
 Retries = Annotated[
     int | None,

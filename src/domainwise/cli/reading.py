@@ -56,6 +56,7 @@ def read(text: str, ask: Ask, machine: One) -> tuple[Domains, Settings]:
             eval_size=settings.input_size,
             cache=cache_folder(machine.cache),
             skip_corrupt=machine.skip_corrupt,
+            strict=machine.strict,
             progress=lambda n, total: bars.update(task, completed=n, total=total),
             say=None if machine.quiet else lambda sentence: print(sentence, file=sys.stderr),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -191,6 +192,28 @@ def require_classes(data: str, present: Collection[str]) -> None:
     if len(present) < 2:
         only = ", ".join(f'"{name}"' for name in present) or "none"
         raise InputError(f"all images of {data} belong to one class ({only}): there is nothing to tell apart")
+
+
+def class_notes(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Say which classes a domain lacks, and which only one has, given the images of each class by domain."""
+    homes = {name: [domain for domain in counts if counts[domain].get(name)] for of in counts.values() for name in of}
+    notes = []
+    for domain, own in counts.items():
+        lacks = sorted(f'"{name}"' for name, where in homes.items() if len(where) > 1 and domain not in where)
+        alone = sorted(name for name, where in homes.items() if where == [domain])
+        if lacks:
+            notes.append(f'domain "{domain}" has no images of {len(lacks)} class(es) that others have: {_few(lacks)}')
+        for name in alone:
+            near = get_close_matches(name, [other for other in homes if domain not in homes[other]], n=1, cutoff=0.8)
+            notes.append(
+                f'only domain "{domain}" has class "{name}" ({own[name]} images): with that domain as the target no '
+                "source shows it, and they count as wrong" + (f'; did you mean "{near[0]}"?' if near else "")
+            )
+    return notes
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def _validate(data: Domains) -> None:

@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
 from domainwise.data.decoded.decode_all import BATCH, Progress
-from domainwise.data.decoded.image import ImageError, image_bytes, in_threads, pillow_warnings, read_rgb
+from domainwise.data.decoded.image import ImageError, content_hash, image_bytes, in_threads, pillow_warnings, read_rgb
 from domainwise.data.domains import Domains, Images
 from domainwise.data.sources.benchmarks import BENCHMARKS, Benchmark, difference_of, recognised
 from domainwise.data.sources.listing import File, Listing
@@ -160,7 +160,7 @@ def _look(file: File) -> Look:
         image, mode = read_rgb(content)
     except ImageError as error:
         return replace(seen, problem=str(error))
-    return replace(seen, sha256=hashlib.sha256(content).hexdigest(), shape=(image.height, image.width), mode=mode)
+    return replace(seen, sha256=content_hash(content, mode), shape=(image.height, image.width), mode=mode)
 
 
 def _look_at_arrays(data: Domains) -> list[Look]:

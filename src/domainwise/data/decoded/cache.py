@@ -93,7 +93,7 @@ def open_cached(
         return data, [*notes, *odd]
     data, corrupt = found
     require_sound(corrupt, skip_corrupt)
-    return data, [*notes, *oddities(listing, corrupt)]
+    return data, [*notes, *oddities(corrupt)]
 
 
 def _name(listing: Listing, sizes: Sizes) -> str:

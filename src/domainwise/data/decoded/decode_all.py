@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from domainwise.data.decoded.image import (
     ImageError,
+    content_hash,
     image_bytes,
     image_shape,
     in_threads,
@@ -21,7 +21,7 @@ from domainwise.data.decoded.image import (
     resized,
 )
 from domainwise.data.domains import CHANNELS, Domains, Images, Shapes, assemble
-from domainwise.data.sources.listing import File, Listing, listed, require_same_classes
+from domainwise.data.sources.listing import File, Listing, listed, require_nothing_vanished
 from domainwise.errors import InputError
 from domainwise.machine import total_memory
 
@@ -175,7 +175,7 @@ def decode_all(
         first = f"{corrupt[0][0]} ({corrupt[0][1]})"
         raise InputError(f"none of the {total} files can be read as an image: {first}, ...")
     files, decoded = zip(*kept, strict=True)
-    require_same_classes(files, [name for name, _ in listing.domains])
+    require_nothing_vanished(listing.files, files)
     shapes = np.array([each.shape for each in decoded], np.int64)
     return Content(replace(listing, files=files), [each.sha256 for each in decoded], shapes, corrupt)
 
@@ -183,7 +183,7 @@ def decode_all(
 def _decode(path: str, layout: Layout) -> Decoded | ImageError:
     try:
         content = image_bytes(path)
-        image, _ = read_rgb(content)
+        image, mode = read_rgb(content)
     except ImageError as error:
         return error
     rows = {"images": resized(image, layout.images)[None]}
@@ -191,7 +191,7 @@ def _decode(path: str, layout: Layout) -> Decoded | ImageError:
         rows["evaluation"] = resized(image, layout.evaluation)[None]
     if layout.ragged:
         rows["pixels"] = np.asarray(image).reshape(-1)
-    return Decoded(hashlib.sha256(content).hexdigest(), (image.height, image.width), rows)
+    return Decoded(content_hash(content, mode), (image.height, image.width), rows)
 
 
 def require_sound(corrupt: Sequence[Corrupt], skip_corrupt: bool) -> None:
@@ -204,10 +204,10 @@ def require_sound(corrupt: Sequence[Corrupt], skip_corrupt: bool) -> None:
         )
 
 
-def oddities(listing: Listing, corrupt: Sequence[Corrupt]) -> list[str]:
+def oddities(corrupt: Sequence[Corrupt]) -> list[str]:
     """Return sentences about what was left out."""
     named = [f"{name} ({reason})" for name, reason in corrupt]
-    return [*listing.oddities, *([listed("file(s) cannot be read as images and are left out", named)] if named else [])]
+    return [listed("file(s) cannot be read as images and are left out", named)] if named else []
 
 
 def read_into_memory(
@@ -219,7 +219,7 @@ def read_into_memory(
     rows = _room(layout, paths)
     content = decode_all(listing, layout, rows, skip_corrupt=skip_corrupt, progress=progress)
     arrays: dict[str, npt.NDArray[Any]] = {name: target.finished() for name, target in rows.items()}
-    return assemble(content.facts(), {**arrays, **content.columns(layout)}), oddities(listing, content.corrupt)
+    return assemble(content.facts(), {**arrays, **content.columns(layout)}), oddities(content.corrupt)
 
 
 class _Room:

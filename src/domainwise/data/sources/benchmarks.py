@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from domainwise.data.sources.folders import find_domains, look, looking, require_folder
+from domainwise.data.decoded.image import PUBLISHED
+from domainwise.data.sources.folders import Left, find_domains, look, looking, require_folder
 from domainwise.data.sources.listing import Listing, listed, quoted
 from domainwise.errors import InputError
 
@@ -150,7 +151,7 @@ def find_benchmark(benchmark: Benchmark, folder: Path) -> Listing:
     with looking():
         looked: list[str] = []
         for place in _places(benchmark, folder):
-            inside, _ = look(place)
+            inside = look(place).inside
             matched = benchmark.match(inside)
             if len(matched) == len(benchmark.domains):
                 return _listing(benchmark, place, matched, set(inside) - set(matched.values()))
@@ -166,8 +167,7 @@ def _places(benchmark: Benchmark, folder: Path, depth: int = 2) -> Iterator[Path
     """The folder, and those below it that are called as downloads call them."""
     yield folder
     known = {_plain(name) for name in (benchmark.name, *benchmark.folders, *WRAPPERS)}
-    inside, _ = look(folder)
-    for name in inside if depth else ():
+    for name in look(folder).inside if depth else ():
         if _plain(name) in known:
             yield from _places(benchmark, folder / name, depth - 1)
 
@@ -176,8 +176,8 @@ def _listing(benchmark: Benchmark, place: Path, matched: Mapping[str, str], othe
     folders = {domain: place / name for domain, name in matched.items()}
     if benchmark.inside:
         folders = {d: f / benchmark.inside if (f / benchmark.inside).is_dir() else f for d, f in folders.items()}
-    loose: list[str] = []
-    found = find_domains(folders, loose)
+    left = Left(PUBLISHED)
+    found = find_domains(folders, left)
     empty = [quoted(name) for name, files in found.items() if not files]
     if empty:
         raise InputError(f"{benchmark.title} in {place} is not complete: no images in {', '.join(empty)}")
@@ -192,9 +192,7 @@ def _listing(benchmark: Benchmark, place: Path, matched: Mapping[str, str], othe
     notes = [difference] if (difference := difference_of(benchmark, dict(listing.domains))) else []
     if others:
         notes.append(listed("folder(s) are not among its domains and are left out", [*map(quoted, sorted(others))]))
-    if loose:
-        notes.append(listed("image(s) outside the class folders are left out", [*map(quoted, loose)]))
-    return Listing(benchmark.name, place, classes, files, tuple(notes))
+    return Listing(benchmark.name, place, classes, files, (*notes, *left.sentences()), left.skipped, published=True)
 
 
 def difference_of(benchmark: Benchmark, counts: Mapping[str, int]) -> str:

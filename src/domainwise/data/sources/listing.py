@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from domainwise.data.domains import FREE, Fixed, Labels, require_classes, require_domains
-from domainwise.errors import InputError, legible
+from domainwise.data.domains import FREE, Fixed, Labels, class_notes, require_classes, require_domains
+from domainwise.errors import InputError, legible, warn
+
+MOST = 12  # names in a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,20 @@ class File:
         return quoted(self.relative)
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Files of one ending in one folder that are not read."""
+
+    place: str  # "domain/class"; files deeper below count there too
+    ending: str
+    count: int
+    why: str  # "" where they may be no images at all
+
+    def __str__(self) -> str:
+        what = f"{self.count} {self.ending or 'without an ending'}"
+        return f"{what} in {quoted(self.place or '.')}" + (f" ({self.why})" if self.why else "")
+
+
 @dataclass(frozen=True)
 class Listing:
     """The image files of a data set, and the names and classes that follow from their paths."""
@@ -40,6 +58,8 @@ class Listing:
     classes: tuple[str, ...]
     files: Sequence[File]  # those of a domain together, in the order of class and path
     oddities: tuple[str, ...] = ()  # sentences about what was left out
+    skipped: tuple[Skipped, ...] = ()
+    published: bool = False  # a named benchmark, of which nothing is changed
 
     @property
     def domains(self) -> list[tuple[str, int]]:
@@ -73,12 +93,85 @@ class Listing:
         contents = sorted([f.relative, sha256, *f.mark] for f, sha256 in zip(self.files, hashes, strict=True))
         return hashlib.sha256(json.dumps(contents).encode()).hexdigest()
 
-    def require_usable(self) -> None:
-        """Refuse a layout that cannot be trained on, before the long work of decoding."""
+    @property
+    def counts(self) -> dict[str, Counter[str]]:
+        """The number of images of each class, by domain; classes that a domain lacks are not named."""
+        counted: dict[str, Counter[str]] = {}
+        for file in self.files:
+            counted.setdefault(file.domain, Counter())[file.class_name] += 1
+        return counted
+
+    @property
+    def summary(self) -> str:
+        """Say what the data consists of, in a line."""
+        domains = ", ".join(f"{legible(name)} {count:,}" for name, count in self.domains[:MOST])
+        classes = ", ".join(map(legible, self.classes[:MOST]))
+        dots = [", ..." if len(names) > MOST else "" for names in (self.domains, self.classes)]
+        return (
+            f"{legible(self.name)}: {len(self.files):,} images in {len(self.domains)} domains ({domains}{dots[0]}), of "
+            f"{len(self.classes)} classes ({classes}{dots[1]})"
+        )
+
+    def notes(self) -> list[str]:
+        """Say what is odd: what was left out, what is not read, and which classes a domain lacks."""
+        unread = [str(each) for each in self.skipped if each.why]
+        return [
+            *self.oddities,
+            *([listed("kind(s) of file are not read", unread)] if unread else []),
+            *class_notes(self.counts),
+        ]
+
+    def warn(self, notes: Sequence[str]) -> None:
+        """Warn of what is odd in the place where the user's own code called."""
+        for note in notes:
+            warn(f"{self.name}: {note}", UserWarning)
+
+    def require_usable(self, *, strict: bool = False) -> None:
+        """Refuse what cannot be trained on, before the long work of decoding; ``strict``: a class missing in a domain.
+
+        A domain or a class of which no file is read is an error, since nobody would miss it before the results are in.
+        """
         names = [name for name, _ in self.domains]
-        require_same_classes(self.files, names)
+        counts = self.counts
+        for each in [] if self.published else self.skipped:
+            domain, _, class_name = each.place.partition("/")
+            if each.why and domain and (domain not in counts or (class_name and class_name not in counts[domain])):
+                raise InputError(
+                    f"of {quoted(each.place)} no file is read, so it would vanish from the data: there are {each}; "
+                    "save them as JPEG or PNG, or take the folder away"
+                )
+        _refuse_spellings(counts)
+        if strict:
+            require_same_classes(self.files, names)
         require_domains(self.name, names)
         require_classes(self.name, {file.class_name for file in self.files})
+
+
+def _refuse_spellings(counts: Mapping[str, Mapping[str, int]]) -> None:
+    """Refuse a class that one domain spells otherwise than others do: it would count as two."""
+    homes: dict[str, set[str]] = {}
+    for domain, of_class in counts.items():
+        for name in of_class:
+            homes.setdefault(name, set()).add(domain)
+    alike: dict[str, list[str]] = {}
+    for name in homes:
+        alike.setdefault(_spelling(name), []).append(name)
+    for names in alike.values():
+        usual, *others = sorted(names, key=lambda name: (-len(homes[name]), name))
+        for odd in others:
+            if guilty := sorted(homes[odd] - homes[usual]):
+                domain, have = guilty[0], len(homes[usual])
+                raise InputError(
+                    f"domain {quoted(domain)} has class {quoted(odd)} and no {quoted(usual)}, which {have} other "
+                    f"domain{'s have' if have > 1 else ' has'}: did you mean {quoted(usual)}? Give the class one name "
+                    "in all domains"
+                )
+
+
+def _spelling(name: str) -> str:
+    """What is left of a name without capitals, blanks or dashes between letters, and the s of a plural."""
+    plain = unicodedata.normalize("NFKC", name).casefold().strip()
+    return re.sub(r"(?<=[^\W\d])[\s_-]+(?=[^\W\d])", "", plain).removesuffix("s")
 
 
 def gaps(files: Sequence[File], domains: Sequence[str]) -> list[tuple[str, str]]:
@@ -100,6 +193,17 @@ def require_same_classes(files: Sequence[File], domains: Sequence[str]) -> None:
             f'add images to "{domain}/{name}", or remove class "{name}" from every domain'
             + (f"; there are {len(missing)} such gaps in all" if len(missing) > 1 else "")
         )
+
+
+def require_nothing_vanished(before: Sequence[File], after: Sequence[File]) -> None:
+    """Refuse to go on where none of the images that a domain has of a class can be read."""
+    left = {(file.domain, file.class_name) for file in after}
+    for file in before:
+        if (file.domain, file.class_name) not in left:
+            raise InputError(
+                f'none of the images that domain "{file.domain}" has of class "{file.class_name}" can be read, the '
+                f"first being {file}: repair them, or take the folder away"
+            )
 
 
 def quoted(name: str) -> str:

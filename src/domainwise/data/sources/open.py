@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from domainwise.data.domains import Domains
-from domainwise.errors import InputError, closest, require, warn
+from domainwise.errors import InputError, closest, require
 
 WHAT = "give a folder of domain folders, a manifest (.csv, .tsv, .json), a benchmark as in pacs=DIR, or digits"
 
 if TYPE_CHECKING:
     from domainwise.data.decoded.cache import Say
-    from domainwise.data.decoded.decode_all import Progress
+    from domainwise.data.decoded.decode_all import Progress, Sizes
     from domainwise.data.sources.benchmarks import Benchmark
     from domainwise.data.sources.listing import Listing
 
@@ -26,6 +26,7 @@ def open_data(
     eval_size: int | None = None,
     cache: str | os.PathLike[str] | None = None,
     skip_corrupt: bool = False,
+    strict: bool = False,
     progress: Progress | None = None,
     say: Say | None = None,
 ) -> Domains:
@@ -37,6 +38,7 @@ def open_data(
             ``train_size`` are kept pixel for pixel to train on; "original" keeps every pixel of any.
         cache: folder to keep decoded images in (``cache_folder()``); None reads everything into memory.
         skip_corrupt: leave out, with a warning, files that cannot be read as images; otherwise they are an error.
+        strict: refuse domains that lack a class, which otherwise is a warning.
         progress: called now and then with the number of images done and the number of all images.
         say: called with sentences about what is going on.
     """
@@ -45,18 +47,35 @@ def open_data(
     source = find_source(text)
     if isinstance(source, Domains):
         return source
-    from domainwise.data.decoded.cache import open_cached
-    from domainwise.data.decoded.decode_all import Sizes, read_into_memory
+    from domainwise.data.decoded.decode_all import Sizes
 
-    source.require_usable()
     sizes = Sizes(size if train_size is None else train_size, size if eval_size is None else eval_size)
+    return read_source(source, sizes, cache=cache, skip_corrupt=skip_corrupt, strict=strict, progress=progress, say=say)
+
+
+def read_source(
+    source: Listing,
+    sizes: Sizes,
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    skip_corrupt: bool = False,
+    strict: bool = False,
+    progress: Progress | None = None,
+    say: Say | None = None,
+) -> Domains:
+    """Read the image files that :func:`find_source` has found, as :func:`open_data` does; what is cheap comes first."""
+    from domainwise.data.decoded.cache import open_cached
+    from domainwise.data.decoded.decode_all import read_into_memory
+
+    say = say or (lambda sentence: None)
+    source.require_usable(strict=strict)
+    say(source.summary)
+    source.warn(source.notes())
     if cache is None:
-        data, oddities = read_into_memory(source, sizes, skip_corrupt=skip_corrupt, progress=progress)
+        data, notes = read_into_memory(source, sizes, skip_corrupt=skip_corrupt, progress=progress)
     else:
-        say = say or (lambda sentence: None)
-        data, oddities = open_cached(source, sizes, Path(cache), skip_corrupt=skip_corrupt, progress=progress, say=say)
-    for oddity in oddities:
-        warn(f"{source.name}: {oddity}", UserWarning)
+        data, notes = open_cached(source, sizes, Path(cache), skip_corrupt=skip_corrupt, progress=progress, say=say)
+    source.warn(notes)
     return data
 
 
