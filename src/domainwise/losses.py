@@ -1,4 +1,4 @@
-"""Pure functions of networks, features and batches that algorithms are made of."""
+"""Compute losses: pure functions of networks, features and batches that algorithms are made of."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 def in_full_precision(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Outside autocast, and in float32 at least: a difference of squares in bfloat16 is mostly noise."""
+    """Compute outside autocast, in float32 at least: a difference of squares in bfloat16 is mostly noise."""
 
     @wraps(function)
     def wrapped(*tensors: Tensor, **settings: object) -> Result:
@@ -29,12 +29,13 @@ def in_full_precision(function: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def cross_entropy(net: Callable[[Tensor], Tensor], batches: Sequence[Batch]) -> Tensor:
-    """Mean over all samples, in one forward pass over the batches put together."""
+    """Return the mean over all samples, in one forward pass over the batches put together."""
     x, y = joined(batches)
     return F.cross_entropy(net(x), y)
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
+    """Put batches together."""
     if len(batches) == 1:
         return batches[0]
     return torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])
@@ -46,17 +47,18 @@ def apart(values: Tensor, batches: Sequence[Batch]) -> list[Tensor]:
 
 
 def mean_of(values: Iterable[Tensor]) -> Tensor:
+    """Return the mean of tensors of one shape."""
     return torch.stack(list(values)).mean(0)
 
 
 def risks(logits: Sequence[Tensor], batches: Sequence[Batch]) -> Tensor:
-    """The mean cross-entropy of every domain, shape (n,)."""
+    """Return the mean cross-entropy of every domain, shape (n,)."""
     return torch.stack([F.cross_entropy(z, y) for z, (_, y) in zip(logits, batches, strict=True)])
 
 
 @in_full_precision
 def coral(*features: Tensor) -> Tensor:
-    """Mean squared difference of the means plus that of the unbiased covariances, averaged over all pairs of domains.
+    """Return the mean squared differences of means and of unbiased covariances, averaged over all pairs of domains.
 
     Features are (samples, d); a single domain has nothing to differ from.
     """
@@ -68,7 +70,7 @@ def coral(*features: Tensor) -> Tensor:
 
 @in_full_precision
 def coral_between(points: Tensor, first: Tensor) -> Tensor:
-    """:func:`coral` of the points where ``first`` is 1 and those where it is 0, in shapes that do not tell how many."""
+    """Return :func:`coral` of the points where ``first`` is 1 and where it is 0; no shape tells how many."""
     means, covariances = [], []
     for inside in torch.stack([first, 1 - first]).to(points.dtype):
         count = inside.sum()
@@ -84,7 +86,7 @@ def _covariance(features: Tensor) -> Tensor:
 
 
 def _difference(values: Sequence[Tensor]) -> Tensor:
-    """The mean over all pairs of (a - b)^2, averaged over the entries: twice the unbiased variance."""
+    """Return the mean over all pairs of (a - b)^2, averaged over the entries: twice the unbiased variance."""
     first, *rest = values
     if not rest:
         return first.new_zeros(())
@@ -94,7 +96,7 @@ def _difference(values: Sequence[Tensor]) -> Tensor:
 
 @in_full_precision
 def mmd(*features: Tensor) -> Tensor:
-    """Maximum mean discrepancy under a sum of seven Gaussian kernels, biased, averaged over all pairs of domains."""
+    """Return the biased mean discrepancy under a sum of seven Gaussian kernels, averaged over all pairs of domains."""
     n = len(features)
     if n == 1:
         return features[0].new_zeros(())
@@ -104,13 +106,13 @@ def mmd(*features: Tensor) -> Tensor:
 
 @in_full_precision
 def mmd_between(points: Tensor, first: Tensor) -> Tensor:
-    """:func:`mmd` of the points where ``first`` is 1 and those where it is 0, in shapes that do not tell how many."""
+    """Return :func:`mmd` of the points where ``first`` is 1 and where it is 0; no shape tells how many."""
     members = torch.stack([first, 1 - first]).to(points.dtype)
     return _discrepancy(points, members / members.sum(1, keepdim=True).clamp_min(1))
 
 
 def _discrepancy(points: Tensor, means: Tensor) -> Tensor:
-    """Of n groups; a row of ``means`` weighs the points so that the mean of one of them comes out."""
+    """Return the discrepancy of n groups; a row of ``means`` weighs the points so that the mean of one comes out."""
     n = len(means)
     within_and_between = means @ _kernel(points) @ means.T  # (n, n)
     within = within_and_between.diagonal().mean()
@@ -126,15 +128,15 @@ def _kernel(points: Tensor) -> Tensor:
 
 
 def residual(logits: Tensor, y: Tensor) -> Tensor:
-    """Softmax minus one-hot label: the gradient of each sample's cross-entropy in its logits."""
+    """Return softmax minus one-hot label: the gradient of each sample's cross-entropy in its logits."""
     return logits.softmax(1).scatter_add(1, y[:, None], logits.new_full((len(y), 1), -1.0))
 
 
 @in_full_precision
 def irm(logits: Tensor, y: Tensor) -> Tensor:
-    """Squared gradient of the risk in a common factor on the logits, which is 1; unbiased, as a product of two halves.
+    """Return the squared gradient of the risk in a common factor on the logits, unbiased as a product of two halves.
 
-    That gradient is the mean of <softmax - onehot, logits>.
+    The factor is 1, and the gradient is the mean of <softmax - onehot, logits>.
     """
     if len(y) < 2:
         raise InputError("the penalty of irm takes two halves of a minibatch, and a domain gave only one sample")
@@ -145,7 +147,7 @@ def irm(logits: Tensor, y: Tensor) -> Tensor:
 def self_challenge(
     head: Callable[[Tensor], Tensor], features: Tensor, y: Tensor, *, feature_drop: float, batch_drop: float
 ) -> Tensor:
-    """Which features of which samples to keep, shape of the features.
+    """Return which features of which samples to keep, in the shape of the features.
 
     Features whose gradient is in the top share are muted, in the samples that this costs most confidence.
     """
@@ -170,13 +172,13 @@ def _confidence(logits: Tensor, y: Tensor) -> Tensor:
 
 @in_full_precision
 def head_gradient(inputs: Tensor, logits: Tensor, y: Tensor) -> Tensor:
-    """Gradient of the risk in the head, shape (classes, d)."""
+    """Return the gradient of the risk in the head, shape (classes, d)."""
     return residual(logits, y).T @ inputs / len(y)
 
 
 @in_full_precision
 def head_variance(inputs: Tensor, logits: Tensor, y: Tensor) -> Tensor:
-    """Population variance over the samples of every entry of the head's gradient, shape (classes, d).
+    """Return the population variance over the samples of the head's gradient, shape (classes, d).
 
     A sample's gradient is an outer product, so that its square is the outer product of the squares.
     """
@@ -186,7 +188,7 @@ def head_variance(inputs: Tensor, logits: Tensor, y: Tensor) -> Tensor:
 
 @in_full_precision
 def head_hessian_product(inputs: Tensor, logits: Tensor, direction: Tensor) -> Tensor:
-    """Hessian of the risk in the head, times one direction of shape (classes, d) or a stack of them."""
+    """Return the Hessian of the risk in the head, times a direction of shape (classes, d) or a stack of them."""
     share = logits.softmax(1)
     moved = inputs @ direction.mT  # (..., samples, classes): how the logits change
     return (share * (moved - (share * moved).sum(-1, keepdim=True))).mT @ inputs / len(inputs)
@@ -194,11 +196,11 @@ def head_hessian_product(inputs: Tensor, logits: Tensor, direction: Tensor) -> T
 
 @in_full_precision
 def head_hessian_diagonal(inputs: Tensor, logits: Tensor) -> Tensor:
-    """Diagonal of the Hessian of the risk in the head, shape (classes, d)."""
+    """Return the diagonal of the Hessian of the risk in the head, shape (classes, d)."""
     share = logits.softmax(1)
     return (share - share.square()).T @ inputs.square() / len(inputs)
 
 
 def distance_to(center: Tensor, values: Tensor) -> Tensor:
-    """Mean over the domains of the squared distance to a center that stays where it is; values of shape (n, ...)."""
+    """Return the mean squared distance of the domains to a center that stays; values have the shape (n, ...)."""
     return (values - center.detach()).flatten(1).square().sum(1).mean()

@@ -1,4 +1,4 @@
-"""Checks that any algorithm must pass, for ours and for yours: ``check_algorithm(MyIdea)``."""
+"""Check what any algorithm must keep, ours and yours: ``check_algorithm(MyIdea)``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_algorithm(cls: type[Algorithm], **settings: Any) -> None:
 
 
 def checks() -> list[Check]:
-    """The checks one by one, for a test runner that likes to count them."""
+    """Return the checks one by one, for a test runner that likes to count them."""
     return [value for name, value in globals().items() if name.startswith("check_") and value is not check_algorithm]
 
 
@@ -120,7 +120,7 @@ def check_loss_is_pure(cls: type[Algorithm], settings: dict[str, Any]) -> None:
 
 
 def check_replayed_training_is_training(cls: type[Algorithm], settings: dict[str, Any]) -> None:
-    """On a GPU the operations of one ``step`` are recorded and replayed from then on; here they are on a CPU."""
+    """Record and replay the operations of a ``step`` on a CPU, as a GPU would, and compare with running it."""
     said: list[str] = []
     eager, replayed = _made(cls, settings), _made(cls, settings)
     update = updater(replayed, capture=True, say=said.append, recorder=Tapes())
@@ -194,7 +194,7 @@ def _copy(algorithm: Algorithm) -> Algorithm:
 
 
 def _batch(seed: int, size: int, dtype: torch.dtype = torch.float32) -> Batch:
-    """Images of 8 x 8 whose upper or lower half is bright."""
+    """Make images of 8 x 8 whose upper or lower half is bright."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(CLASSES, (size,), generator=generator)
     x = 0.5 * torch.randn(size, 1, 8, 8, generator=generator)

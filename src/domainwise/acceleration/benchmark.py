@@ -39,7 +39,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Timing:
-    """The times of one algorithm."""
+    """Hold the times of one algorithm."""
 
     algorithm: str
     update_ms: float  # with its input already there

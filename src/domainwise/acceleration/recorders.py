@@ -142,7 +142,7 @@ def _beside(stream: torch.cuda.Stream) -> torch.cuda.Stream:
 
 
 class Tape:
-    """A recording without a GPU: the operations of a step, repeated over memory that stays where it is.
+    """Record without a GPU: the operations of a step are repeated over memory that stays where it is.
 
     It behaves as a CUDA graph does: the same operations on the same memory, whatever the Python around them would do by
     now. So what a graph would get wrong shows on any machine. ``refused`` says what a GPU could not record.

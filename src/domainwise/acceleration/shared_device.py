@@ -77,7 +77,7 @@ def _on(stream: torch.cuda.Stream | None, work: Callable[[], T]) -> T:
 
 
 class Units(NamedTuple):
-    """How the arithmetic units of a device are to compute."""
+    """Say how the arithmetic units of a device are to compute."""
 
     precision: str
     deterministic: bool

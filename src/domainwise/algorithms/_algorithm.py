@@ -1,4 +1,4 @@
-"""The base of all algorithms: a dataclass of hyperparameters, a loss, and an update."""
+"""Base of all algorithms: a dataclass of hyperparameters, a loss, and an update."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Algorithm:
 
     @property
     def fresh(self) -> int:
-        """The number of minibatches of each domain that one update takes."""
+        """Return the number of minibatches of each domain that one update takes."""
         return 1
 
     @property
     def draws(self) -> int:
-        """Another name for :attr:`fresh`, unless a hyperparameter is called so."""
+        """Return :attr:`fresh` by another name, unless a hyperparameter is called so."""
         return self.fresh
 
     @property
@@ -70,12 +70,12 @@ class Algorithm:
 
     @property
     def uncapturable(self) -> str:
-        """The reason why its step cannot be recorded in a CUDA graph; empty if it can."""
+        """Say why its step cannot be recorded in a CUDA graph; empty if it can."""
         return ""
 
     @property
     def phase(self) -> Hashable:
-        """A value that differs between kinds of updates: a GPU records the step once for each."""
+        """Return a value that differs between kinds of updates: a GPU records the step once for each."""
         return None
 
     def setup(self, net: Network, *, seed: int | None = None) -> Self:
@@ -190,6 +190,7 @@ class Algorithm:
 
     @property
     def device(self) -> torch.device:
+        """Return the device of the network."""
         return next(self.net.parameters()).device
 
     def _needs_setup(self) -> None:
@@ -198,7 +199,7 @@ class Algorithm:
 
 
 def _state_of(value: Any) -> Any:
-    """The state of a network or an optimizer of an algorithm's own; anything else as it is."""
+    """Return the state of a network or an optimizer of an algorithm's own; anything else as it is."""
     return value.state_dict() if hasattr(value, "state_dict") else value
 
 
@@ -221,7 +222,7 @@ def algorithm(cls: Kind) -> Kind:
 
 
 def _check_network(owner: str, net: nn.Module, *, halves: bool, linear: bool) -> None:
-    """``halves``: features and logits apart; ``linear``: the head must be a linear layer."""
+    """Refuse a network without features and logits apart (``halves``), or with a head that is not ``linear``."""
     for half in ("features", "logits") if halves or linear else ():
         if not callable(getattr(net, half, None)):
             raise InputError(
@@ -254,7 +255,7 @@ def _check_batches(owner: str, batches: Sequence[Any], fresh: int, device: torch
 
 
 def _each(owner: str, batches: Sequence[Any], fresh: int) -> Iterator[tuple[int, Any]]:
-    """Every minibatch with the number of its domain."""
+    """Yield every minibatch with the number of its domain."""
     for i, batch in enumerate(batches):
         if fresh == 1:
             yield i, batch

@@ -1,4 +1,4 @@
-"""The two bases of algorithms with something in common: a penalty beside the cross-entropy, and a walk."""
+"""Base algorithms with something in common: a penalty beside the cross-entropy, or a walk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIVERGED = "1 of 8 runs at 0.03 and 2 of 4 at 0.05"  # plain gradient descent on
 
 
 class Terms(NamedTuple):
-    """The two parts of a loss, ``risk + weight * penalty``."""
+    """Hold the two parts of a loss, ``risk + weight * penalty``."""
 
     risk: Tensor
     penalty: Tensor
@@ -32,6 +32,7 @@ class Terms(NamedTuple):
 
     @property
     def loss(self) -> Tensor:
+        """Return the sum of the parts."""
         return self.risk if self.weight == 0 else self.risk + self.weight * self.penalty
 
 
@@ -119,7 +120,7 @@ class Walk(Algorithm):
 
     @property
     def alpha(self) -> float:
-        """The step size of the walk; left open, it depends on the inner optimizer."""
+        """Return the step size of the walk; left open, it depends on the inner optimizer."""
         if self.inner_lr is not None:
             return self.inner_lr
         return INNER_LR.get(self.inner, self.lr)

@@ -1,4 +1,4 @@
-"""Hyperparameters: a default, the values that make sense, and how a random search draws one."""
+"""Describe hyperparameters: a default, the values that make sense, and how a random search draws one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Draw = Callable[[np.random.RandomState], Value]
 
 @dataclass(frozen=True)
 class Hyper:
-    """What a field knows about itself besides its default."""
+    """Hold what a field knows about itself besides its default."""
 
     draw: Draw | None = None
     domainbed: str | None = None  # its name in DomainBed, or in the fork that has the algorithm, which seeds the draw
@@ -32,13 +32,13 @@ class Hyper:
     idle: Callable[[Any], str] | None = None  # what leaves it without effect in an algorithm, or nothing
 
     def shown(self, default: object) -> str:
-        """The default, for eyes."""
+        """Write a default for a reader."""
         if default is None and self.unset:
             return self.unset
         return f"{default:.4g}" if isinstance(default, float) else str(default)
 
     def check(self, owner: str, field: Field[Any], value: Value) -> Value:
-        """The value in the field's type, or a sentence."""
+        """Return the value in the field's type, or refuse it in a sentence."""
         if value is None and field.default is None:
             return None
         kind, value = _kind(field), plain(value)
@@ -61,6 +61,7 @@ class Hyper:
         )
 
     def range(self) -> str:
+        """Write the values that the field takes."""
         if self.choices:
             return " | ".join(self.choices)
         if self.least is not None and self.most is not None:
@@ -76,7 +77,7 @@ _NAMES: dict[type, str] = {float: "a number", int: "a whole number", bool: "True
 
 
 def _kind(field: Field[Any]) -> type:
-    """The field's type; annotations may be strings, and a default of None leaves only them to tell."""
+    """Return the field's type; annotations may be strings, and a default of None leaves only them to tell."""
     if field.default is not None:
         return type(field.default)
     named = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
@@ -97,7 +98,7 @@ def hyper(
     added: bool = False,
     idle: Callable[[Any], str] | None = None,
 ) -> Any:
-    """A hyperparameter of an algorithm: its default, its search draw, and the values it may take.
+    """Declare a hyperparameter of an algorithm: its default, its search draw, and the values it may take.
 
     ``unset`` says what is used where the default is None; ``added`` that there are trials from before, whose ids must
     stay: a trial keeps it only where it is not the default. ``idle`` is a function of the algorithm: the setting by
@@ -109,7 +110,7 @@ def hyper(
 
 @dataclass(frozen=True)
 class log10:  # noqa: N801  a word of the algorithms' vocabulary
-    """Ten to the power of a uniform draw."""
+    """Draw ten to the power of a uniform draw."""
 
     low: float
     high: float
@@ -123,6 +124,8 @@ class log10:  # noqa: N801  a word of the algorithms' vocabulary
 
 @dataclass(frozen=True)
 class uniform:  # noqa: N801
+    """Draw uniformly between two numbers."""
+
     low: float
     high: float
 
@@ -135,7 +138,7 @@ class uniform:  # noqa: N801
 
 @dataclass(frozen=True)
 class whole:  # noqa: N801
-    """A draw cut to a whole number."""
+    """Cut a draw to a whole number."""
 
     draw: Draw
 
@@ -147,7 +150,7 @@ class whole:  # noqa: N801
 
 
 class choice:  # noqa: N801
-    """One of several values."""
+    """Draw one of several values."""
 
     def __init__(self, *values: Value) -> None:
         self.values = values
@@ -163,6 +166,7 @@ class choice:  # noqa: N801
 
 
 def hypers(cls: type[Any]) -> dict[str, tuple[Field[Any], Hyper]]:
+    """Return the hyperparameters of an algorithm by name."""
     return {field.name: (field, field.metadata["hyper"]) for field in fields(cls)}
 
 

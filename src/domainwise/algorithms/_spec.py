@@ -1,4 +1,4 @@
-"""Algorithms as text: ``erm``, ``arith(inner_steps=3)``, ``my_idea.py:MyIdea(strength=0.2)``."""
+"""Read algorithms from text: ``erm``, ``arith(inner_steps=3)``, ``my_idea.py:MyIdea(strength=0.2)``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHAPE = re.compile(r"(?:(?P<file>.+\.py):)?(?P<name>\w+)\s*(?:\((?P<settings>.*
 
 @dataclass(frozen=True)
 class Spec:
-    """An algorithm somebody asked for, and the settings they gave."""
+    """Name an algorithm and the settings that were given for it."""
 
     name: str  # "arith", or "my_idea.py:MyIdea"
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -33,14 +33,16 @@ class Spec:
 
     @property
     def label(self) -> str:
+        """Return how tables call it."""
         return written(self.name.rpartition(":")[2], self.settings)
 
     @property
     def source(self) -> str:
-        """What a third party's file says, as a hash."""
+        """Return the hash of a third party's file; "" for an algorithm of ours."""
         return source_of(self.file) if self.file else ""
 
     def cls(self) -> type[Algorithm]:
+        """Return the class, of ours or from the file."""
         if not self.file:
             return builtin(self.name)
         file = Path(self.file)
@@ -58,14 +60,14 @@ class Spec:
 
 
 def names() -> list[str]:
-    """Every algorithm in the folder: each file is one."""
+    """Return the names of the algorithms in the folder, where each file is one."""
     import domainwise.algorithms as package
 
     return sorted(module.name for module in iter_modules(package.__path__) if not module.name.startswith("_"))
 
 
 def create(name: str, **settings: Any) -> Algorithm:
-    """An algorithm by name, or as written on the command line, with hyperparameters."""
+    """Make an algorithm by its name, or as written on the command line, with hyperparameters."""
     require("name", name, str)
     spec = parse_one(name)
     return Spec(spec.name, {**spec.settings, **settings}, spec.file).create()
@@ -73,13 +75,14 @@ def create(name: str, **settings: Any) -> Algorithm:
 
 @cache
 def builtin(name: str) -> type[Algorithm]:
+    """Return the class of an algorithm in the folder."""
     if name not in names():
         raise InputError(f'there is no algorithm "{name}": {closest(name, names())}')
     return _the_algorithm(import_module(f"domainwise.algorithms.{name}"), f"algorithms/{name}.py")
 
 
 def parse(text: str) -> list[Spec]:
-    """Algorithms separated by commas; ``all`` is every one there is."""
+    """Read algorithms separated by commas; ``all`` is every one there is."""
     found = [spec for part in separated(text) for spec in (map(Spec, names()) if part == "all" else [parse_one(part)])]
     if not found:
         raise InputError(f"no algorithm was named; known: {', '.join(names())}")
@@ -87,6 +90,7 @@ def parse(text: str) -> list[Spec]:
 
 
 def parse_one(text: str) -> Spec:
+    """Read one algorithm."""
     shape = _SHAPE.fullmatch(text.strip())
     if shape is None:
         raise InputError(

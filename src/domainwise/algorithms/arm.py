@@ -51,7 +51,7 @@ class ARM(Algorithm):
 
 
 class Contextual(nn.Module):
-    """A network whose images get the mean context of their group as one more channel."""
+    """Give a network's images the mean context of their group as one more channel."""
 
     def __init__(self, inner: Network, seed: int) -> None:
         super().__init__()
@@ -64,11 +64,12 @@ class Contextual(nn.Module):
             self.context.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
-        """``sizes`` are those of the groups, in the order of the images; None is one group of all."""
+        """Return logits; ``sizes`` are those of the groups, in the order of the images, None is one group of all."""
         logits: Tensor = self.inner(self.widened(x, sizes))
         return logits
 
     def widened(self, x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
+        """Return the images with their context."""
         if x.dim() != 4 or x.shape[1] != self.channels:
             raise InputError(
                 f"arm takes images of shape (samples, {self.channels}, height, width), one channel fewer than the "

@@ -37,6 +37,7 @@ class CausIRL(Penalized):
         self.first.copy_(drawn.pin_memory() if self.first.is_cuda else drawn, non_blocking=True)
 
     def split_points(self, sizes: Sequence[int]) -> Sequence[int]:
+        """Draw where to cut each minibatch."""
         return [int(torch.randint(size, (), generator=self.generator)) for size in sizes]
 
     def terms(self, batches: Sequence[Batch]) -> Terms:
@@ -51,4 +52,5 @@ class CausIRL(Penalized):
 
 
 def before(sizes: Sequence[int], cuts: Sequence[int]) -> Tensor:
+    """Return 1 for every sample that lies before its cut, else 0."""
     return torch.cat([(torch.arange(size) < cut).float() for size, cut in zip(sizes, cuts, strict=True)])

@@ -65,13 +65,13 @@ class Hutchinson(Penalized):
 
 
 def _exact(heads: Sequence[Head]) -> tuple[Tensor, Tensor]:
-    """The diagonal of every domain, and that of the mean risk."""
+    """Return the diagonal of every domain, and that of the mean risk."""
     diagonals = torch.stack([head_hessian_diagonal(*head) for head in heads])
     return diagonals, diagonals.mean(0)
 
 
 def _estimate(heads: Sequence[Head], draws: int, generator: torch.Generator) -> Tensor:
-    """Hutchinson's estimate of the diagonal of the mean of the heads' Hessians."""
+    """Estimate the diagonal of the mean of the heads' Hessians, as Hutchinson does."""
     inputs, logits = heads[0]
     shape = (draws, logits.shape[1], inputs.shape[1])
     signs = 2.0 * torch.randint(2, shape, generator=generator, device=inputs.device, dtype=inputs.dtype) - 1.0

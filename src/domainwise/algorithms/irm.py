@@ -9,7 +9,7 @@ from domainwise.losses import Batch, apart, irm, joined, mean_of, risks
 
 @algorithm
 class IRM(Penalized):
-    """Features on which one head is the best for every domain at once (Arjovsky et al., 2019).
+    """Learn features on which one head is the best for every domain at once (Arjovsky et al., 2019).
 
     Loss: ``mean_e CE_e + w mean_e (d/ds CE_e(s logits) at s = 1)^2``, the square as a product of two halves of the
     minibatch; ``w`` is 1 for ``anneal`` updates, then ``penalty``, with a fresh optimizer.

@@ -59,6 +59,7 @@ class MLDG(Algorithm):
         return [[batches[i]] for pair in zip(first, cycle(second)) for i in pair]
 
     def weights(self, legs: int) -> list[float]:
+        """Return how much each leg counts: the first of a pair once, the second ``beta`` times."""
         if legs == 1:
             return [1.0]
         pairs = legs // 2
@@ -84,7 +85,7 @@ class MLDG(Algorithm):
 
 @dataclass(frozen=True)
 class FreshAdam(Plain):
-    """The first step of a new Adam: both moments are the gradient's own, so it moves by its sign but for epsilon."""
+    """Take the first step of a new Adam: both moments are the gradient's, so it moves by its sign but for epsilon."""
 
     weight_decay: float
 

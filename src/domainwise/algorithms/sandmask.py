@@ -10,7 +10,7 @@ from domainwise.meta.optimizer import MetaOptimizer
 
 @algorithm
 class SANDMask(Algorithm):
-    """A smooth AND-mask, sharper where the domains' gradients differ little (Shahtalebi et al., 2021).
+    """Mask smoothly like the AND-mask, sharper where the domains' gradients differ little (Shahtalebi et al., 2021).
 
     Direction: ``m * mean_e g_e / mean m`` for every parameter tensor,
     ``m = relu(tanh(k / var_e g_e * (|mean_e sign g_e| - tau)))``.

@@ -1,4 +1,4 @@
-"""Averages of the models of several runs (DiWA, Rame et al., 2022)."""
+"""Average the models of several runs (DiWA, Rame et al., 2022)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
-from domainwise.averaging._base import Mean
+from domainwise.averaging._averager import Mean
 from domainwise.errors import InputError
 
 
 def average_models(
     states: Sequence[Mapping[str, Tensor]], *, inits: Sequence[str] | None = None, names: Sequence[str] | None = None
 ) -> dict[str, Tensor]:
-    """The uniform mean of state dicts; what is not floating-point (counters) is the first one's.
+    """Return the uniform mean of state dicts; what is not floating-point (counters) is the first one's.
 
     Args:
         inits: a fingerprint of the weights each model started from; only models that share it can be averaged.
@@ -85,7 +85,7 @@ def _check_alike(
 
 
 def _difference(a: str, one: Mapping[str, Tensor], b: str, other: Mapping[str, Tensor]) -> str | None:
-    """The first thing that is not alike, in words."""
+    """Say what is the first thing that is not alike; None if all is."""
     for key in (*one, *other):
         if key not in one or key not in other:
             return f"{a if key in one else b} has {key}, which {b if key in one else a} has not"

@@ -1,4 +1,4 @@
-"""SWAD: a dense average over the valley of the validation loss (Cha et al., 2021)."""
+"""Average densely over the valley of the validation loss: SWAD (Cha et al., 2021)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from itertools import islice
 import numpy as np
 from torch import Tensor
 
-from domainwise.averaging._base import Averager, Mean, State, listed
+from domainwise.averaging._averager import Averager, Mean, State, listed
 from domainwise.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """The mean over the steps from one evaluation to the next, and the validation loss at its end.
+    """Hold the mean over the steps from one evaluation to the next, and the validation loss at its end.
 
-    It waits on the CPU, where an evaluation, which waits for the device anyway, has time to bring it.
+    The mean waits on the CPU, where an evaluation, which waits for the device anyway, has time to bring it.
     """
 
     step: int
@@ -29,7 +29,7 @@ class Segment:
 
 @dataclass(repr=False, eq=False)
 class SWAD(Averager):
-    """The mean of the segments inside the loss valley, each counting alike however many steps it has.
+    """Average the segments inside the loss valley, each counting alike however many steps it has.
 
     Args:
         converge: the loss has converged when it is the lowest of this many evaluations, itself the first of them.

@@ -1,1 +1,1 @@
-"""The drop-in optimizer: walk through the domains, go back, and step towards the mean of the models visited."""
+"""Drop in a MetaOptimizer: walk through the domains, go back, and step towards the mean of the models visited."""

@@ -1,4 +1,4 @@
-"""Ways to combine the gradients of the legs of a walk into one direction.
+"""Combine the gradients of the legs of a walk into one direction.
 
 A combine is either :class:`Weighted`, one number per leg in the order of the visits, which is summed up on the fly, or
 any function from the stacked leg gradients of one parameter, shape ``(n, *parameter.shape)``, to one of the
@@ -19,18 +19,20 @@ from domainwise.errors import InputError, typed
 
 @dataclass(frozen=True)
 class Weighted:
-    """Sum of the leg gradients, the i-th leg visited counting ``rule(n)[i]``."""
+    """Sum the leg gradients, the i-th leg visited counting ``rule(n)[i]``."""
 
     rule: Callable[[int], Sequence[float]]
     scale: float = 1.0
 
     def weights(self, n: int) -> list[float]:
+        """Return the weights of a walk over ``n`` legs."""
         weights = [self.scale * float(w) for w in self.rule(n)]
         if len(weights) != n:
             raise InputError(f"the weights of a walk over {n} legs must be {n} numbers, got {len(weights)}: {weights}")
         return weights
 
     def scaled(self, scale: float) -> Weighted:
+        """Return the same combine, its direction times ``scale``."""
         return Weighted(self.rule, self.scale * scale)
 
 
@@ -65,7 +67,7 @@ def _constant(n: int) -> list[float]:
 
 @typed
 def last() -> Weighted:
-    """Only the gradient met at the end of the walk (first-order MAML): ``(0, ..., 0, 1)``."""
+    """Follow only the gradient met at the end of the walk (first-order MAML): ``(0, ..., 0, 1)``."""
     return Weighted(_last)
 
 
@@ -75,7 +77,7 @@ def _last(n: int) -> list[float]:
 
 @typed
 def weighted(weights: Callable[[int], Sequence[float]]) -> Weighted:
-    """Any weights: a function from the number of legs to one number per leg, in the order of the visits."""
+    """Weigh the legs by a function from their number to one number per leg, in the order of the visits."""
     return Weighted(weights)
 
 
@@ -95,7 +97,7 @@ def _and_mask(tau: float, gradients: Tensor) -> Tensor:
 
 @typed
 def sand_mask(tau: float, k: float) -> Callable[[Tensor], Tensor]:
-    """A smooth and-mask, sharper where the legs differ little: ``relu(tanh(k/var * (agreement - tau)))``.
+    """Mask smoothly, sharper where the legs differ little: ``relu(tanh(k/var * (agreement - tau)))``.
 
     Shahtalebi et al., 2021. The variance over the legs is the unbiased one.
     """

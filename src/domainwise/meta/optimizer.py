@@ -1,4 +1,4 @@
-"""The drop-in: hold any optimizer, walk through the legs, hand it one combined direction.
+"""Hold any optimizer, walk through the legs, and hand it one combined direction: the drop-in.
 
 One round starts at Theta. The legs are visited in random order; on each the parameters take ``inner_steps`` gradient
 steps of size alpha (``inner_lr``). Then they go back to Theta, and the outer optimizer gets ``sum_i w_i g_i`` as its
@@ -191,6 +191,7 @@ class MetaOptimizer:
         return value.detach(), torch.autograd.grad(value, params, allow_unused=True)
 
     def state_dict(self) -> dict[str, Any]:
+        """Return all that continues the training exactly: outer, inner, and the generator of the order."""
         return {
             "outer": self.outer.state_dict(),
             "inner": None if self.inner is None else self.inner.state_dict(),
@@ -223,7 +224,7 @@ class MetaOptimizer:
         raise InputError(NO_FP16)
 
     def _company(self) -> Alone:
-        """Who takes this round's walk: one process, or several ranks."""
+        """Return who takes this round's walk: one process, or several ranks."""
         if self._sync == "none" or not several(self._group, needed=self._sync == "leg"):
             return ALONE
         self._ranks = self._ranks or Ranks(self._group, self._size)
@@ -239,7 +240,7 @@ class MetaOptimizer:
         return params
 
     def _inner(self) -> Optimizer | None:
-        """The inner optimizer over the parameters of the outer one, in their order, so that a saved state fits again.
+        """Return the inner optimizer over the outer one's parameters, in their order, so that a saved state fits again.
 
         Frozen ones wait without a gradient; those of a group added to the outer optimizer join at the end.
         """
@@ -278,5 +279,5 @@ class MetaOptimizer:
 
 
 def _generator_of_its_own() -> torch.Generator:
-    """Seeded from the global seed, so alike on every rank, and mixed, so not the stream that made the weights."""
+    """Make one from the global seed, so alike on every rank, and mixed, so not the stream that made the weights."""
     return torch.Generator().manual_seed((torch.initial_seed() ^ 0x5DEECE66D) & 0x7FFF_FFFF_FFFF_FFFF)

@@ -1,4 +1,4 @@
-"""Several processes take one walk together: what the ranks of ``torch.distributed`` tell each other in a round.
+"""Let several processes take one walk together: what the ranks of ``torch.distributed`` tell each other.
 
 Everything they say is a sum over the ranks of one flat tensor that ends in who failed. So a rank that fails, wherever
 it is, answers once more in the shape that the others wait for, and all of them end the round; none waits for ever.
@@ -41,7 +41,7 @@ def several(group: ProcessGroup | None = None, needed: bool = False) -> bool:
 
 
 def check_alone(name: str) -> None:
-    """What does not know of ranks would train a network of its own on each of them, and say nothing of it."""
+    """Refuse to train on several ranks what does not know of them: each would train a network of its own."""
     if several():
         raise InputError(
             f"{name} trains in one process, and torch.distributed runs here with several ranks, which would drift "
@@ -50,7 +50,7 @@ def check_alone(name: str) -> None:
 
 
 class Alone:
-    """One process takes the walk: nobody to tell, nothing to wait for."""
+    """Take the walk in one process: nobody to tell, nothing to wait for."""
 
     def __enter__(self) -> Alone:
         return self
@@ -68,11 +68,11 @@ class Alone:
         """Make sure that all ranks are about to take the same walk."""
 
     def ordered(self, order: list[int]) -> list[int]:
-        """The order of the first rank."""
+        """Return the order of the first rank."""
         return order
 
     def mean(self, batch: Any, slope: Slope) -> tuple[Tensor, Gradients]:
-        """The loss and the gradients over the samples of all ranks."""
+        """Return the loss and the gradients over the samples of all ranks."""
         return slope()
 
     def agree(self) -> None:
@@ -86,7 +86,7 @@ ALONE = Alone()
 
 
 class Ranks(Alone):
-    """The ranks of a process group, of which this process is one."""
+    """Take the walk with the ranks of a process group, of which this process is one."""
 
     def __init__(self, group: ProcessGroup | None, size: Callable[[Any], float] | None) -> None:
         self.group, self.size = group, size
@@ -187,15 +187,15 @@ class Ranks(Alone):
             wrapper.require_backward_grad_sync = wrapper.require_forward_param_sync = False
 
     def _gradients(self) -> tuple[int, torch.dtype]:
-        """The message of one inner step: all gradients, the loss, the number of samples, and which gradients exist."""
+        """Return the size of an inner step's message: gradients, loss, number of samples, which gradients exist."""
         return sum(p.numel() for p in self.params) + 2 + len(self.params), self.dtype
 
     def _blank(self, entries: int, dtype: torch.dtype) -> Tensor:
-        """An empty message, with room for who failed."""
+        """Return an empty message, with room for who failed."""
         return torch.zeros(entries + FAILED, dtype=dtype, device=self.device)
 
     def _sum(self, message: Tensor, entries: int | None, dtype: torch.dtype = torch.int64) -> Tensor:
-        """The sum over the ranks; then wait for a message of so many entries. If a rank has failed, so has this one."""
+        """Sum over the ranks, and expect ``entries`` in the next message. If a rank has failed, so has this one."""
         try:
             sent = dist.all_reduce(message, group=self.group, async_op=True)
             self.expected = None if entries is None else (entries, dtype)
@@ -245,7 +245,7 @@ FIELDS = (
 
 
 def length(batch: Any) -> float | None:
-    """The length of the first tensor in a batch; nothing where there is a None in its place."""
+    """Return the length of the first tensor in a batch; 0 where there is a None in its place."""
     if batch is None:
         return 0
     if isinstance(batch, Tensor):
@@ -262,13 +262,13 @@ def _bits(number: float) -> int:
 
 
 def _checksum(params: Sequence[nn.Parameter], device: torch.device) -> Tensor:
-    """A sum of the bits: exact, in whatever order it is taken."""
+    """Sum the bits: exact, in whatever order it is done."""
     sums = torch.stack([p.detach().view(BITS[p.element_size()]).sum().to(device) for p in params])
     return (sums * torch.arange(1, len(sums) + 1, device=device)).sum()
 
 
 def _around(params: Sequence[nn.Parameter]) -> list[DistributedDataParallel]:
-    """The wrappers that hold these parameters. No way leads from a parameter to them, so look at all there is."""
+    """Find the wrappers that hold these parameters, among all objects: no way leads from a parameter to them."""
     ours, kinds = set(params), [DistributedDataParallel]
     for kind in kinds:
         kinds += kind.__subclasses__()

@@ -22,14 +22,14 @@ NO_FP16 = (
 
 
 class NoScaling:
-    """Stands where a GradScaler looks before it steps an optimizer: whether that optimizer unscales by itself."""
+    """Refuse where a GradScaler asks, before it steps an optimizer, whether that one unscales by itself."""
 
     def __bool__(self) -> bool:
         raise InputError(NO_FP16)
 
 
 def check_round(outer: Optimizer, legs: object) -> None:
-    """Before a walk: nothing may keep its result from the outer optimizer's step, or scale it.
+    """Refuse what would keep the result of a walk from the outer optimizer's step, or scale it.
 
     From now on ``scaler.step(meta.outer)`` is a sentence.
     """
@@ -45,7 +45,7 @@ def check_round(outer: Optimizer, legs: object) -> None:
 
 
 def _inside(outer: Any) -> list[Any]:
-    """An optimizer and those it wraps, as Accelerate's and Fabric's do."""
+    """Return an optimizer and those it wraps, as Accelerate's and Fabric's do."""
     chain = [outer]
     while (inner := getattr(chain[-1], "optimizer", None) or getattr(chain[-1], "outer", None)) is not None:
         if any(inner is one for one in chain):
@@ -55,7 +55,7 @@ def _inside(outer: Any) -> list[Any]:
 
 
 def check_outer(outer: Any) -> None:
-    """An outer optimizer holds parameters, and steps without being given anything."""
+    """Refuse an outer optimizer that holds no parameters, or needs something to step."""
     if any(hasattr(one, "gradient") and hasattr(one, "outer") for one in _inside(outer)):
         raise InputError("the outer optimizer is a MetaOptimizer already: give it the plain torch.optim one")
     if isinstance(outer, type) or not (hasattr(outer, "param_groups") and callable(getattr(outer, "step", None))):
@@ -74,7 +74,7 @@ def check_outer(outer: Any) -> None:
 
 
 def check_inner(made: Any) -> Optimizer:
-    """What the factory of the inner optimizer gave."""
+    """Refuse what the factory of the inner optimizer gave, unless it is an optimizer."""
     if not (isinstance(made, Optimizer) or (hasattr(made, "param_groups") and hasattr(made, "state"))):
         what = "a MetaOptimizer, a walk inside a walk" if hasattr(made, "outer") else f"a {type(made).__name__}"
         raise InputError(f"inner must make a plain optimizer, as torch.optim.Adam does: it made {what}")
@@ -83,6 +83,7 @@ def check_inner(made: Any) -> Optimizer:
 
 
 def check_state(state: object) -> None:
+    """Refuse a state that is not a MetaOptimizer's."""
     keys = state.keys() if isinstance(state, Mapping) else set()
     if missing := {"outer", "inner", "order"} - keys:
         raise InputError(f"this is no state of a MetaOptimizer: it has no {' and no '.join(sorted(missing))}")
@@ -111,6 +112,7 @@ def check_settings(
 
 
 def check_return(return_after: Any, inner: object) -> None:
+    """Refuse returns that are no number of legs, and those that an inner optimizer would remember."""
     if return_after is None:
         return
     if not is_whole(return_after) or return_after < 1:
@@ -122,6 +124,7 @@ def check_return(return_after: Any, inner: object) -> None:
 
 
 def check_order(order: Sequence[int], legs: int) -> list[int]:
+    """Return the order of the visits, if it names each leg once."""
     visits = [int(leg) for leg in order]
     if sorted(visits) != list(range(legs)):
         raise InputError(f"the order of a walk must name each of its {legs} legs once, got {visits}")
@@ -142,7 +145,7 @@ def check_kinds(combine: Any, inner: object, shuffle: object, generator: object,
 
 
 def check_parameters(params: Sequence[nn.Parameter], moves: bool) -> None:
-    """Look at what is about to walk."""
+    """Refuse parameters that cannot walk, and warn of those that walk badly."""
     if not params:
         raise InputError("no parameter of the outer optimizer requires a gradient: there is nothing to train")
     if any(
@@ -171,7 +174,7 @@ def check_parameters(params: Sequence[nn.Parameter], moves: bool) -> None:
 
 
 def one_number(value: object) -> Tensor:
-    """The loss of a batch, if it is one."""
+    """Return the loss of a batch, if it is one number with a gradient."""
     if not isinstance(value, Tensor) or value.dim() != 0:
         got = f"one of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise InputError(f"the loss of a batch must be a tensor with a single number, got {got}")

@@ -1,4 +1,4 @@
-"""Parts of one round: return to the start, steps on a leg, the sum of the legs, and the network's buffers."""
+"""Take a round apart: return to the start, steps on a leg, the sum of the legs, and the network's buffers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Gradients = Sequence[Tensor | None]  # one per parameter; None where the loss do
 
 
 class Rewind:
-    """Brings the parameters back at the end of a round, and everything else a failed round touched.
+    """Bring the parameters back at the end of a round, and everything else a failed round touched.
 
     ``start`` holds one copy of the parameters, or nothing where the round does not move them. ``held`` are all that
     the outer optimizer holds: a frozen one must not keep the gradient it once had, or the optimizers would follow it.
@@ -68,7 +68,7 @@ def _copied(state: dict[str, object]) -> dict[str, object]:
 
 
 class Buffers:
-    """Batch-norm statistics and the like along a walk; without a module they stay wherever the walk leaves them."""
+    """Follow batch-norm statistics and the like along a walk; without a module they stay where it leaves them."""
 
     def __init__(self, module: nn.Module | None, policy: str) -> None:
         self.module, self.policy, self.legs = module, policy, 0
@@ -103,7 +103,7 @@ class Buffers:
 
 
 class Total(Protocol):
-    """What the legs add up to. ``i`` counts the visits."""
+    """Add up the legs. ``i`` counts the visits."""
 
     def add(self, i: int, gradients: Gradients) -> None: ...
     def reach(self, i: int, offset: Gradients) -> None: ...
@@ -111,11 +111,12 @@ class Total(Protocol):
 
 
 def total_of(combine: Combine, legs: int, params: int) -> Total:
+    """Return what adds up the legs for a combine."""
     return Sum(combine.weights(legs), params) if isinstance(combine, Weighted) else Stack(combine, legs, params)
 
 
 class Sum:
-    """A weighted sum that needs one copy of the parameters, however many legs there are."""
+    """Sum by weights, in one copy of the parameters however many legs there are."""
 
     def __init__(self, weights: Sequence[float], params: int) -> None:
         self.weights = [*weights, 0.0]
@@ -125,8 +126,11 @@ class Sum:
         _accumulate(self.total, gradients, self.weights[i])
 
     def reach(self, i: int, offset: Gradients) -> None:
-        """``offset`` is start minus the model after leg i; a leg is the difference of two of them, so it counts for
-        its own weight and against the next one. For arithmetic weights that is the plain mean of the models."""
+        """Count a leg that is known by where it ended: ``offset`` is the start minus the model after leg i.
+
+        A leg is the difference of two of them, so an offset counts for its own weight and against the next one. For
+        arithmetic weights that is the plain mean of the models.
+        """
         _accumulate(self.total, offset, self.weights[i] - self.weights[i + 1])
 
     def direction(self) -> list[Tensor | None]:
@@ -134,7 +138,7 @@ class Sum:
 
 
 class Stack:
-    """Every leg kept, for combines that have to see them side by side."""
+    """Keep every leg, for combines that have to see them side by side."""
 
     def __init__(self, combine: Combine, legs: int, params: int) -> None:
         assert not isinstance(combine, Weighted)
@@ -166,8 +170,11 @@ class Stack:
 
 
 def _accumulate(total: list[Tensor | None], gradients: Gradients, weight: float) -> None:
-    """``total += weight * gradients``. The first of them is never taken over as it is: autograd may hand out the same
-    tensor for two parameters, or one expanded from a scalar."""
+    """Add ``weight * gradients`` to the total.
+
+    The first of them is never taken over as it is: autograd may hand out the same tensor for two parameters, or one
+    expanded from a scalar.
+    """
     if weight == 0:
         return
     old = [(t, g) for t, g in zip(total, gradients, strict=True) if t is not None and g is not None]
@@ -180,7 +187,7 @@ def _accumulate(total: list[Tensor | None], gradients: Gradients, weight: float)
 
 
 def laid_out(gradients: Gradients, params: list[nn.Parameter]) -> list[Tensor | None]:
-    """Gradients as ``backward`` would leave them: each in memory of its own, laid out like its parameter's.
+    """Lay gradients out as ``backward`` would leave them: each in memory of its own, like its parameter's.
 
     A fused optimizer reads both from end to end and would silently mix up the entries of a gradient that is transposed
     or expanded; one that works in place would add to a gradient twice that two parameters share.
@@ -197,7 +204,7 @@ def laid_out(gradients: Gradients, params: list[nn.Parameter]) -> list[Tensor | 
 
 
 class Plain:
-    """A plain gradient step; a subclass is another step that keeps nothing from one to the next."""
+    """Take a plain gradient step; a subclass is another step that keeps nothing from one to the next."""
 
     def __call__(self, params: list[Tensor], gradients: list[Tensor], lr: float) -> None:
         """Move the parameters in place."""
@@ -205,7 +212,7 @@ class Plain:
 
 
 class Descent:
-    """Steps without a memory: a leg is the sum of its raw gradients, exact, and nothing is kept between rounds."""
+    """Step without a memory: a leg is the sum of its raw gradients, exact, and nothing is kept between rounds."""
 
     def __init__(self, params: list[nn.Parameter], lr: float, total: Total, plain: Plain) -> None:
         self.params, self.lr, self.total, self.plain = params, lr, total, plain
@@ -224,7 +231,7 @@ class Descent:
 
 
 class Stateful:
-    """An optimizer with a memory walks: a leg is the displacement it made, in units of its learning rate."""
+    """Walk by an optimizer with a memory: a leg is the displacement it made, in units of its learning rate."""
 
     def __init__(
         self, params: list[nn.Parameter], inner: Optimizer, lr: float, start: list[Tensor], total: Total

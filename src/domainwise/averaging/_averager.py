@@ -1,4 +1,4 @@
-"""What every averager is: settings, a running mean, and a state that continues exactly."""
+"""Average the weights met along one run: the base of averagers, and those that need to know no more than the step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ State = dict[str, Any]  # {"scalars": what JSON can say, "tensors": {name: Tenso
 
 
 class Mean:
-    """A running mean of lists of tensors; half precision is averaged in single.
+    """Keep a running mean of lists of tensors; half precision is averaged in single.
 
     What never changes stays what it is to the last bit, which a sum divided by its count would not give. Values it is
     made with are never written to.
@@ -48,22 +48,23 @@ class Mean:
         self._own = True
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """A copy as names and tensors, in the layout that files have."""
+        """Return a copy as names and tensors, in the layout that files have."""
         return {f"{name}.{i}": v.clone(memory_format=torch.contiguous_format) for i, v in enumerate(self.values)}
 
     @classmethod
     def load(cls, tensors: Mapping[str, Tensor], name: str, count: int) -> Mean:
+        """Make a mean of tensors that :meth:`tensors` has named."""
         return cls(listed(tensors, name), count)
 
 
 def listed(tensors: Mapping[str, Tensor], name: str) -> list[Tensor]:
-    """The tensors called ``name.0``, ``name.1``, ..."""
+    """Return the tensors called ``name.0``, ``name.1``, ..."""
     return [tensors[key] for key in takewhile(tensors.__contains__, (f"{name}.{i}" for i in count()))]
 
 
 @dataclass(repr=False, eq=False)
 class Averager(ABC):
-    """``update`` after every step, ``evaluated`` at every evaluation, ``weights`` whenever the average is wanted."""
+    """Base of averagers: ``update`` after every step, ``evaluated`` at every evaluation, ``weights`` when wanted."""
 
     over = False  # whether nothing that is still to come can change the average
     at_the_end = False  # whether the average is known at the end only; else it is a model like any other, all along
@@ -85,23 +86,25 @@ class Averager(ABC):
 
     @property
     def ready(self) -> bool:
+        """Whether there is an average yet."""
         return self._mean.count > 0
 
     def weights(self) -> list[Tensor] | None:
-        """The average if training ended now, or None while there is none.
+        """Return the average as it would be if training ended now, or None while there is none.
 
         For reading, before the next update: the tensors may be the averager's own.
         """
         return self._mean.values if self.ready else None
 
     def state_dict(self) -> State:
-        """A snapshot that continues exactly: ``scalars`` for a JSON file, ``tensors`` for a safetensors file."""
+        """Return a snapshot that continues exactly: ``scalars`` for a JSON file, ``tensors`` for a safetensors file."""
         return {
             "scalars": {"averager": repr(self), "count": self._mean.count},
             "tensors": self._mean.tensors("mean"),
         }
 
     def load_state_dict(self, state: State) -> None:
+        """Go on from a snapshot."""
         saved = state["scalars"]["averager"]
         if saved != repr(self):
             raise InputError(f"this is the state of {saved}, which {self!r} cannot continue")
@@ -120,3 +123,49 @@ class Averager(ABC):
                 f"{self!r}: {name} must be a number, 0 or more" + f" and below {below}" * (below < math.inf)
             )
         setattr(self, name, value)
+
+
+@dataclass(repr=False, eq=False)
+class SWA(Averager):
+    """Average every ``every``-th model from step ``start`` on (Izmailov et al., 2018)."""
+
+    start: int
+    every: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._whole("start", least=0)
+        self._whole("every", least=1)
+
+    def update(self, params: Iterable[Tensor], step: int) -> None:
+        if step >= self.start and (step - self.start) % self.every == 0:
+            self._mean.add(params)
+
+
+@dataclass(repr=False, eq=False)
+class MA(Averager):
+    """Average all models from step ``start`` on (Arpit et al., 2022)."""
+
+    start: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._whole("start", least=0)
+
+    def update(self, params: Iterable[Tensor], step: int) -> None:
+        if step >= self.start:
+            self._mean.add(params)
+
+
+@dataclass(repr=False, eq=False)
+class EMA(Averager):
+    """Keep ``decay`` of the average so far and take the rest of the newest model; the first model starts it."""
+
+    decay: float = 0.999
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._number("decay", below=1)
+
+    def update(self, params: Iterable[Tensor], step: int) -> None:
+        self._mean.add(params, weight=1 - self.decay)
