@@ -120,3 +120,40 @@ def test_what_lies_in_the_place_of_a_file_of_an_entry_is_damage_and_is_made_anew
     with pytest.warns(UserWarning, match="the images are decoded anew"):
         assert same(opened(root, cache)[0], before)
     assert damage(only_entry(cache)) is None
+
+
+def failing_once(function: Callable[..., Any], path: Path, number: int) -> Callable[..., Any]:
+    left = [OSError(number, os.strerror(number), str(path))]
+
+    def failing(place: Any, *rest: Any, **more: Any) -> Any:
+        if left and os.fspath(place) == str(path):
+            raise left.pop()
+        return function(place, *rest, **more)
+
+    return failing
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ESTALE])
+def test_an_image_that_cannot_be_read_just_now_is_not_left_out_for_ever(
+    root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    image = sorted(root.rglob("*.png"))[3]
+    monkeypatch.setattr(Path, "read_bytes", failing_once(Path.read_bytes, image, number))
+    with pytest.raises(InputError, match=f"{image.name}.* cannot be read just now .{os.strerror(number)}"):
+        open_data(str(root), cache=cache, skip_corrupt=True)
+    again = open_data(str(root), cache=cache, skip_corrupt=True)
+    assert again.fingerprint == open_data(str(root)).fingerprint
+
+
+def test_an_image_that_cannot_be_looked_at_just_now_costs_no_entry(
+    root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_data(str(root), cache=cache)
+    before = only_entry(cache)
+    image = sorted(root.rglob("*.png"))[3]
+    monkeypatch.setattr(os, "stat", failing_once(os.stat, image, errno.EIO))
+    with pytest.raises(InputError, match="cannot be read just now"):
+        open_data(str(root), cache=cache)
+    assert only_entry(cache) == before
+    open_data(str(root), cache=cache)
+    assert only_entry(cache) == before

@@ -5,6 +5,7 @@ import shutil
 import sys
 import unicodedata
 import warnings
+from contextlib import nullcontext
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,28 @@ def test_a_folder_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(os, "scandir", forbidding)  # chmod does not stop root
     assert refusal(root) == f'cannot look into "{root / where}": Permission denied'
+
+
+def test_a_linked_folder_that_cannot_be_looked_at_just_now_does_not_vanish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = made(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (root / "a" / "cat").rename(tmp_path / "elsewhere" / "cat")
+    (root / "a" / "cat").symlink_to(tmp_path / "elsewhere" / "cat")
+    scandir = os.scandir
+
+    class Entry:
+        def __init__(self, entry: Any) -> None:
+            self.name, self.path, self.entry = entry.name, entry.path, entry
+
+        def is_dir(self) -> bool:
+            if self.entry.is_symlink():
+                raise OSError(5, "Input/output error", self.path)
+            return bool(self.entry.is_dir())
+
+    monkeypatch.setattr(os, "scandir", lambda path: nullcontext([Entry(one) for one in scandir(path)]))
+    assert refusal(root) == f'cannot look into "{root / "a" / "cat"}": Input/output error'
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ from domainwise.data.decoded.decode_all import (
     read_into_memory,
     require_sound,
 )
+from domainwise.data.decoded.image import OF_THE_FILE
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.errors import InputError, closest
@@ -99,16 +100,23 @@ def open_cached(
 def _name(listing: Listing, sizes: Sizes) -> str:
     digest = hashlib.sha256(json.dumps([FORMAT, listing.name, str(listing.source.resolve()), str(sizes)]).encode())
     digest.update(json.dumps(listing.classes).encode())
-    for file in listing.files:
-        try:
-            state = os.stat(file.path)  # noqa: PTH116  half a million of them take seconds as it is
-            size, changed = state.st_size, state.st_mtime_ns
-        except OSError:
-            size = changed = -1
-        row = [file.relative, size, changed, file.domain, file.class_name, file.group, file.fixed]
-        digest.update(json.dumps(row).encode())
+    with reading(listing.source):
+        for file in listing.files:
+            row = [file.relative, *_state(file.path), file.domain, file.class_name, file.group, file.fixed]
+            digest.update(json.dumps(row).encode())
     slug = re.sub(r"[^A-Za-z0-9_.]+", "_", listing.name).strip("_.")[:40] or "data"
     return f"{slug}-{digest.hexdigest()[:12]}"
+
+
+def _state(path: str) -> tuple[int, int]:
+    """The size and the time of a file, which tell whether it has changed; of one that is none, nothing to tell."""
+    try:
+        about = os.stat(path)  # noqa: PTH116  half a million of them take seconds as it is
+    except OSError as error:
+        if error.errno not in OF_THE_FILE:
+            raise
+        return -1, -1
+    return about.st_size, about.st_mtime_ns
 
 
 def _existing(entry: Path, notes: list[str] | None = None) -> tuple[Domains, list[Corrupt]] | None:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from domainwise.data.decoded.image import (
     ImageError,
+    NotNow,
     content_hash,
     image_bytes,
     image_shape,
@@ -162,6 +163,11 @@ def decode_all(
     work = in_threads(lambda file: _decode(file.path, layout), listing.files)
     with pillow_warnings(), closing(work) as results:
         for done, (file, result) in enumerate(zip(listing.files, results, strict=True), 1):
+            if isinstance(result, NotNow):
+                raise InputError(
+                    f"{file} cannot be read just now ({result}): nothing was left out for it; give the same command "
+                    "again when it can be read, or take that file away"
+                )
             if isinstance(result, ImageError):
                 corrupt.append((str(file), str(result)))
                 require_sound(corrupt, skip_corrupt)

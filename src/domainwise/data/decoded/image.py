@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -48,6 +49,13 @@ class ImageError(Exception):
     """A file cannot be used as an image, for the reason that is the message."""
 
 
+class NotNow(ImageError):  # noqa: N818  a state of the disk
+    """The disk does not give the file just now; what is in it may be a good image."""
+
+
+OF_THE_FILE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM}
+
+
 @cache
 def formats() -> tuple[str, ...]:
     """Return the kinds of images that are read here: HEIC is one of them where the package pillow-heif is installed."""
@@ -79,7 +87,8 @@ def image_bytes(path: str) -> bytes:
             raise ImageError("it is not a regular file, or a link to none")
         return file.read_bytes()
     except OSError as error:
-        raise ImageError(error.strerror or str(error)) from error
+        kind = ImageError if error.errno in OF_THE_FILE else NotNow
+        raise kind(error.strerror or str(error)) from error
 
 
 def read_rgb(content: bytes) -> tuple[Image.Image, str]:
