@@ -81,7 +81,7 @@ def test_an_entry_of_an_earlier_version_which_kept_no_checksums_is_used(root: Pa
     del about["checksum"], about["blocks"]
     (only_entry(cache) / "about.json").write_text(json.dumps({**about, "checksum": checksum(about)}))
     again, said = opened(root, cache)
-    assert said == []
+    assert not [line for line in said if "decoded" in line or "damaged" in line]
     assert same(first, again)
     assert damage(only_entry(cache)) is None
 
