@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 from made_data import image_folder
+from made_outcomes import Study
 from made_paper import ended, settings, tiny
 
 from domainwise.__main__ import main
+from domainwise.paper.claims import Gap
 from domainwise.paper.layout import PaperRequest
 from domainwise.paper.tables import TABLE4
+from domainwise.report.formats import Row, Table
+from domainwise.report.page.page import render
 
 FORMATS = ("txt", "md", "tex", "csv", "json")
 
@@ -48,7 +52,7 @@ def test_a_table_is_printed_written_in_every_format_and_not_run_again(reproduce,
     }
     assert (made / "table1.txt").read_text() == out.removesuffix("\n")
     report = (made / "report.html").read_text()
-    assert "The paper beside it" in report
+    assert "numbers and these" in report
     assert '<td><span class="plain">85.5</span></td>' in report.replace("\n", "")  # what the paper has for ERM
     again = reproduce(*short)
     assert again[1] == out
@@ -180,3 +184,10 @@ def test_what_cannot_be_made_is_a_sentence(words: list[str], sentence: str, repr
     assert code == 2
     assert sentence in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_a_difference_has_its_sign_on_the_page_as_in_the_text(tmp_path: Path) -> None:
+    table = Table(("paper",), (Row("a above b", (Gap(0.012),)),), "claims", "claim")
+    page = render(Study(tmp_path).add().outcomes, beside=[("claims", [table])])
+    assert "+1.2" in table.render()
+    assert '<span class="plain">+1.2</span>' in page

@@ -140,7 +140,7 @@ class Gap(Cell):
     """A cell that holds a difference, printed with its sign."""
 
     @property
-    def number(self) -> str:
+    def printed(self) -> str:
         return "" if self.mean is None else signed(self.mean)
 
 

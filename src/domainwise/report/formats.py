@@ -40,10 +40,12 @@ class Cell:
     lost: int = 0  # seeds that diverged or failed
 
     @property
+    def printed(self) -> str:
+        return "" if self.mean is None else percent(self.mean)
+
+    @property
     def number(self) -> str:
-        if self.mean is None:
-            return ""
-        return percent(self.mean) + (f" ± {self.spread}" if self.spread else "")
+        return self.printed + (f" ± {self.spread}" if self.printed and self.spread else "")
 
     @property
     def spread(self) -> str:
