@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Recording:
-    """Hold a recorded step over inputs that lie in ``slots``, its metrics in ``row``, and what it depends on beside them."""
+    """Hold a recorded step over inputs in ``slots``, its metrics in ``row``, and what it depends on beside them."""
 
     slots: list[Tensor]
     names: list[str]
