@@ -138,6 +138,12 @@ def test_classes_that_every_domain_tells_apart_and_signs_of_numbers_are_let_be(t
     assert any('only domain "b" has class "-1"' in note for note in warned(root))
 
 
+def test_classes_that_one_domain_tells_apart_are_two_where_another_lacks_one(tmp_path: Path) -> None:
+    root = made(tmp_path, ("a", "b", "c"), ("mug", "mugs", "cup"))
+    shutil.rmtree(root / "b" / "mug")
+    assert warned(root) == ['domain "b" has no images of 1 class(es) that others have: "mug"']
+
+
 def test_a_class_that_a_domain_lacks_is_named_before_training_and_so_is_one_that_only_one_has(tmp_path: Path) -> None:
     root = made(tmp_path, ("a", "b", "c"), ("horse", "dog"))
     shutil.rmtree(root / "a" / "dog")

@@ -159,8 +159,8 @@ def _refuse_spellings(counts: Mapping[str, Mapping[str, int]]) -> None:
     for names in alike.values():
         usual, *others = sorted(names, key=lambda name: (-len(homes[name]), name))
         for odd in others:
-            if guilty := sorted(homes[odd] - homes[usual]):
-                domain, have = guilty[0], len(homes[usual])
+            if not homes[odd] & homes[usual]:  # a domain with both tells them apart
+                domain, have = min(homes[odd]), len(homes[usual])
                 raise InputError(
                     f"domain {quoted(domain)} has class {quoted(odd)} and no {quoted(usual)}, which {have} other "
                     f"domain{'s have' if have > 1 else ' has'}: did you mean {quoted(usual)}? Give the class one name "
