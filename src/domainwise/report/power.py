@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from domainwise.errors import InputError, closest
 from domainwise.experiment.results import Outcome
-from domainwise.experiment.selection import target_accuracy
-from domainwise.report.grid import arrange
+from domainwise.experiment.selection import target_accuracy, validation
+from domainwise.report.grid import Grid, Group, arrange
 from domainwise.report.statistics import Differences, Estimate, estimate, holm
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Statistic:
         result = outcome.result
         if result["status"] != "finished" or not outcome.trial.targets:
             return None
+        if self.name == "steady":
+            return _steady(outcome)
         if self.name in ("late", "window"):
             return _mean(outcome, window if self.name == "window" else None)
         beside = {name: models["last"] for name, models in result["averages"].items()}
@@ -49,6 +51,21 @@ def _mean(outcome: Outcome, window: Window | None) -> float | None:
     return fmean(values) if values else None
 
 
+NEAR = 0.01  # of validation accuracy: so near the best, an evaluation could as well have been selected
+
+
+def _steady(outcome: Outcome) -> float | None:
+    """The mean target accuracy over the evaluations that validate about as well as the selected one."""
+    trial, selected = outcome.trial, outcome.selected
+    best = selected.get("validation")
+    records = outcome.records() if best is not None else []
+    near = [record for record in records if validation(record, trial.targets) >= (best or 0.0) - NEAR]
+    values = [100 * target_accuracy(record, trial.targets, trial.test) for record in near]
+    found = selected.get("target")
+    return fmean(values) if values else None if found is None else 100 * found
+
+
+STEADY = Statistic("steady", "mean over the evaluations that validate within a point of the selected one")
 SELECTED = Statistic("selected", "at the step chosen on the source domains")
 LAST = Statistic("last", "at the last step")
 LATE_MEAN = Statistic("late", "mean over the evaluations in the last two thirds of training")
@@ -122,13 +139,7 @@ def power_of(
         raise InputError(f'there is no algorithm "{baseline}" in these results: {closest(baseline, names)}')
     gaps = []
     for statistic in _statistics(models, window):
-        numbers = {
-            name: {
-                column: {seed: statistic.of(outcome, window) for seed, outcome in group.items()}
-                for column, group in columns.items()
-            }
-            for name, columns in grid.items()
-        }
+        numbers = {name: _numbers(groups, statistic, window) for name, groups in grid.items()}
         rows = [_gap(name, baseline, statistic, numbers) for name in names if name != baseline]
         gaps += [row for row in rows if row.mean is not None]
     ended = len(models)
@@ -144,10 +155,22 @@ def _statistics(outcomes: Sequence[Outcome], window: Window | None) -> list[Stat
     return [*own, LATE_MEAN, *beside, LAST, SELECTED]
 
 
-Numbers = Mapping[str, Mapping[str, Mapping[int, float | None]]]
+Numbers = Mapping[str, Mapping[int, float | None]]  # target -> seed -> the number of a trial
 
 
-def _gap(name: str, baseline: str, statistic: Statistic, numbers: Numbers) -> Gap:
+def _numbers(groups: Mapping[str, Group], statistic: Statistic, window: Window | None) -> Numbers:
+    return {
+        column: {seed: statistic.of(outcome, window) for seed, outcome in group.items()}
+        for column, group in groups.items()
+    }
+
+
+def gap_of(grid: Grid, name: str, baseline: str, statistic: Statistic) -> Gap:
+    """Compare two rows of a table by one statistic."""
+    return _gap(name, baseline, statistic, {row: _numbers(grid[row], statistic, None) for row in (name, baseline)})
+
+
+def _gap(name: str, baseline: str, statistic: Statistic, numbers: Mapping[str, Numbers]) -> Gap:
     differences: dict[str, dict[int, float]] = {}
     lost = 0
     for column, by_seed in numbers[name].items():

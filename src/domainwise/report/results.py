@@ -1,4 +1,4 @@
-"""Results to print, to compute with and to look at. Nothing here needs torch."""
+"""Give the results of a comparison: a table, a frame, a page, an answer in words. Nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from domainwise.experiment.results import Outcome, listing, told_apart, variants
 if TYPE_CHECKING:
     import pandas as pd
 
+    from domainwise.report.recommend import Recommendation
+
 
 @dataclass(frozen=True)
 class Results:
-    """What came of a comparison: ``table()`` to print, ``frame()`` to compute with, ``report(path)`` to look at."""
+    """The results of a comparison: ``table()`` to print, ``frame()`` to compute with, ``report(path)`` to look at.
+
+    ``recommend()`` says which row to take and what to expect of it.
+    """
 
     outcomes: tuple[Outcome, ...]
     folder: Path
@@ -23,7 +28,7 @@ class Results:
     @classmethod
     @typed
     def open(cls, folder: Path | str) -> Results:
-        """All that has ended in an output folder."""
+        """Open an output folder: all trials that have ended."""
         folder = Path(folder).expanduser()
         trials = listing(folder, files=True)
         found = tuple(variants(told_apart(trials.outcomes)))
@@ -34,7 +39,7 @@ class Results:
 
     @property
     def troubled(self) -> list[Outcome]:
-        """Those that diverged or failed, or are damaged."""
+        """The trials that diverged or failed, or are damaged."""
         return [outcome for outcome in self.outcomes if outcome.result["status"] != "finished"]
 
     @typed
@@ -48,9 +53,16 @@ class Results:
         return (accuracy_table(self.outcomes) if select is None else table_by(self.outcomes, select)).render(format)
 
     def frame(self) -> pd.DataFrame:
+        """Return a row for every trial."""
         from domainwise.report.tables import frame
 
         return frame(self.outcomes)
+
+    def recommend(self) -> Recommendation:
+        """Say which row to take, what to expect of it at a new site, and on which classes it fails."""
+        from domainwise.report.recommend import recommend
+
+        return recommend(self)
 
     @typed
     def report(self, path: Path | str, *, running: str = "") -> Path:

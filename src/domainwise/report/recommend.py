@@ -1,0 +1,200 @@
+"""Say in words which row of a comparison to take, and what to expect of it at a site that nobody has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from domainwise.errors import InputError, legible
+from domainwise.experiment.trial import Trial, Value
+from domainwise.report.grid import Grid, Group, accuracy, arrange
+from domainwise.report.page.classes import class_names, tallies
+from domainwise.report.power import STEADY, Gap, gap_of
+from domainwise.report.statistics import percent
+
+if TYPE_CHECKING:
+    from domainwise.report.results import Results
+
+PROBE = "probe"
+WORST = 3  # classes that are named
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Which row of a comparison to take, and what to expect of it. Accuracies are shares of 1.
+
+    ``sentence`` says all of it, and ``sentences`` has its parts.
+    ``sites`` has the accuracy on every held-out site, ``expected`` their range and
+    ``coverage`` how probably such a range covers a new site. ``known`` is the accuracy on new images of known sites.
+    """
+
+    label: str
+    algorithm: str
+    settings: Mapping[str, Value]  # the hyperparameters
+    average: str  # the averager, or empty for the plain model
+    expected: tuple[float, float]
+    coverage: float
+    sites: Mapping[str, float]
+    known: float | None
+    worst_classes: tuple[tuple[str, float], ...]
+    tied: tuple[str, ...]  # rows that nothing tells apart from the best one
+    seeds: int
+    trial: Trial  # one of those behind the row, with every setting
+    beside: tuple[str, ...] = ()  # what else there is to say
+
+    @property
+    def sentence(self) -> str:
+        return " ".join(self.sentences)
+
+    @property
+    def sentences(self) -> list[str]:
+        return [self._take(), *self._chance(), self._new_site(), *self._known_sites(), *self._classes(), *self.beside]
+
+    def _take(self) -> str:
+        count = f"{len(self.sites)} held-out sites" if len(self.sites) > 1 else "the one held-out site"
+        return f"Take {legible(self.label)}: accuracy {percent(fmean(self.sites.values()))} % on {count}."
+
+    def _chance(self) -> list[str]:
+        if self.seeds < 2:
+            return ["It is the best of one seed, and nothing tells how much of that is chance: run at least three."]
+        if not self.tied:
+            return []
+        return [f"These seeds do not tell it from {listed(self.tied)}; of these it took the least time to train."]
+
+    def _new_site(self) -> str:
+        low, high = map(percent, self.expected)
+        if len(self.sites) < 2:
+            return f"What to expect at a new site cannot be said from one ({low} %): hold out each domain in turn."
+        return (
+            f"At a new site expect between {low} and {high} %, the range over these sites. A new site that is like "
+            f"them lies in that range with a probability of {100 * self.coverage:.0f} %."
+        )
+
+    def _known_sites(self) -> list[str]:
+        if self.known is None:
+            return []
+        below = self.known - fmean(self.sites.values())
+        how = f"{percent(below)} points below" if below > 0 else f"{percent(-below)} points above"
+        return [f"That is {how} new images of the sites it was trained on ({percent(self.known)} %)."]
+
+    def _classes(self) -> list[str]:
+        if not self.worst_classes:
+            return ["On which classes it fails is not known: these trials kept no counts."]
+        worst = ", ".join(f"{legible(name)} ({percent(share)} %)" for name, share in self.worst_classes)
+        return [f"It recognises least of: {worst}."]
+
+
+def recommend(results: Results) -> Recommendation:
+    """Return the cheapest of the rows that nothing tells apart from the best one, and what it promises.
+
+    Cost is the time that was measured; of a run and its average the plain model comes first.
+    """
+    outcomes = [one for one in results.outcomes if one.trial.targets]
+    if not outcomes:
+        raise InputError("no domain was held out, so nothing is known of a new site: compare holds each out in turn")
+    if len(data := sorted({one.trial.data for one in outcomes})) > 1:
+        raise InputError(f"these are results of several data sets ({', '.join(data)}): nothing holds for all of them")
+    grid = arrange(outcomes)
+    whole = {name: _sites(groups) for name, groups in grid.items() if all(map(_finished, groups.values()))}
+    if not whole:
+        raise InputError("no algorithm finished every trial on every target, so none can be recommended")
+    best = max(whole, key=lambda name: fmean(whole[name].values()))
+    gaps = {name: gap_of(grid, best, name, STEADY) for name in whole}
+    tied = [name for name in whole if name == best or _nothing_between(gaps[name])]
+    taken = min(tied, key=lambda name: _cost(grid[name]))
+    return _recommendation(grid, taken, tied, whole[taken])
+
+
+def _finished(group: Group) -> bool:
+    return bool(group) and all(accuracy(one) is not None for one in group.values())
+
+
+def _sites(groups: Mapping[str, Group]) -> dict[str, float]:
+    return {name: fmean(accuracy(one) or 0.0 for one in group.values()) for name, group in groups.items()}
+
+
+def _nothing_between(gap: Gap) -> bool:
+    """Whether the interval of a difference has 0 in it. One seed has none, and then the mean alone decides."""
+    found = gap.estimate
+    if found is None:
+        return gap.mean is not None and gap.mean <= 0
+    low, high = found.interval()
+    return low <= 0 <= high or (gap.mean or 0.0) < 0
+
+
+def _cost(groups: Mapping[str, Group]) -> tuple[float, bool]:
+    every = [one for group in groups.values() for one in group.values()]
+    seconds = [one.result.get("seconds") for one in every]
+    known = [float(one) for one in seconds if one is not None]
+    return fmean(known) if len(known) == len(seconds) else inf, every[0].averaged
+
+
+def _recommendation(grid: Grid, taken: str, tied: Sequence[str], sites: Mapping[str, float]) -> Recommendation:
+    own = [one for group in grid[taken].values() for one in group.values()]
+    first = max(own, key=lambda one: one.selected.get("validation") or 0.0)
+    known = [value for one in own if (value := one.selected["validation"]) is not None]
+    return Recommendation(
+        label=taken,
+        algorithm=first.trial.algorithm,
+        settings=dict(first.trial.hyperparameters),
+        average=first.average,
+        expected=(min(sites.values()), max(sites.values())),
+        coverage=(len(sites) - 1) / (len(sites) + 1),
+        sites=dict(sites),
+        known=fmean(known) if known else None,
+        worst_classes=_worst_classes({taken: grid[taken]}),
+        tied=tuple(name for name in tied if name != taken),
+        seeds=min(map(len, grid[taken].values())),
+        trial=first.trial,
+        beside=tuple(_beside_the_probe(grid)),
+    )
+
+
+def _worst_classes(row: Grid) -> tuple[tuple[str, float], ...]:
+    """The classes recognised least, mean over targets and seeds; none where trials kept no counts."""
+    found = tallies(row)
+    ((columns),) = found.values()
+    shares = [np.diag(one.shares) for seeds in columns.values() for one in seeds]
+    if len({len(share) for share in shares}) != 1:
+        return ()
+    stacked = np.stack(shares)
+    known = (~np.isnan(stacked)).sum(0)
+    means = np.nansum(stacked, 0) / np.maximum(known, 1)
+    names = class_names(row, found, next(name for name, seeds in columns.items() if seeds))
+    order = sorted((i for i in range(len(names)) if known[i]), key=lambda i: float(means[i]))
+    return tuple((names[i], float(means[i])) for i in order[:WORST])
+
+
+def _beside_the_probe(grid: Grid) -> list[str]:
+    """Which algorithms do no better than a linear layer on frozen features, where that was run."""
+    trials = {name: next(one.trial for group in groups.values() for one in group.values())
+              for name, groups in grid.items() if all(map(_finished, groups.values()))}  # fmt: skip
+    probe = next((name for name, trial in trials.items() if trial.algorithm == PROBE), None)
+    others = [name for name, trial in trials.items() if trial.algorithm != PROBE]
+    if probe is None or not others:
+        return []
+    lost = [name for name in others if not _above(gap_of(grid, name, probe, STEADY))]
+    if not lost:
+        return []
+    whom = (
+        "No algorithm does"
+        if len(lost) == len(others)
+        else f"{listed(lost)} {'does' if len(lost) == 1 else 'do'} not do"
+    )
+    return [f"{whom} better than {legible(probe)}, which trains one linear layer on frozen features."]
+
+
+def _above(gap: Gap) -> bool:
+    found = gap.estimate
+    return found.interval()[0] > 0 if found else (gap.mean or 0.0) > 0
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names as a sentence has them: a, b and c."""
+    shown = [*map(legible, names)]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)

@@ -1,0 +1,129 @@
+"""The answer in words: the cheapest row that nothing tells apart from the best, and what to expect of it elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_counts import count
+from made_outcomes import ANGLES, Study
+
+from domainwise.errors import InputError
+from domainwise.experiment.results import variants
+from domainwise.report.recommend import Recommendation, recommend
+from domainwise.report.results import Results
+
+BASE = {"0": 0.5, "15": 0.6, "30": 0.7, "75": 0.8}
+NOISE = (0.0, 0.02, -0.02)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Study(tmp_path)
+
+
+def add(study: Study, algorithm: str, above: float = 0.0, *, seeds: int = 3, ended: int = 300) -> None:
+    """One trial for every target and seed; all algorithms have the same noise, in another order."""
+    for at, (target, accuracy) in enumerate(BASE.items()):
+        for seed in range(seeds):
+            noise = NOISE[(seed + at + len(algorithm)) % 3]
+            study.add(algorithm, accuracy + above + noise, (target,), seed, ended=ended)
+
+
+def recommended(study: Study) -> Recommendation:
+    return recommend(Results(tuple(variants(study.outcomes)), study.folder))
+
+
+def test_of_rows_that_nothing_tells_apart_the_cheapest_is_taken(study: Study) -> None:
+    add(study, "erm", ended=300)
+    add(study, "arith", 0.002, ended=400)  # a made trial takes as many seconds as it has hundreds of steps
+    found = recommended(study)
+    assert (found.label, found.tied) == ("erm", ("arith",))
+    assert "do not tell it from arith; of these it took the least time" in found.sentence
+
+
+def test_a_row_that_is_clearly_better_is_taken_at_any_price(study: Study) -> None:
+    add(study, "erm", ended=300)
+    add(study, "arith", 0.15, ended=600)
+    found = recommended(study)
+    assert (found.label, found.algorithm, found.tied) == ("arith", "arith", ())
+    assert found.settings == {"lr": 1e-3, "weight_decay": 0.0}
+
+
+def test_a_plain_model_is_taken_before_its_own_average(study: Study) -> None:
+    for target in BASE:
+        for seed in range(2):
+            study.add("erm", BASE[target], (target,), seed, label="erm")
+    count(study, *[[[5, 5], [0, 10]]] * 8, averager="swad")
+    found = recommended(study)
+    assert (found.label, found.average, found.tied) == ("erm", "", ("erm + swad",))
+
+
+def test_sites_and_their_range_are_those_of_the_table(study: Study) -> None:
+    add(study, "erm")
+    found = recommended(study)
+    assert set(found.sites) == set(ANGLES)
+    assert found.sites == pytest.approx(BASE)
+    assert found.expected == pytest.approx((0.5, 0.8))
+    assert found.known == pytest.approx(0.95)
+    assert "between 50.0 and 80.0 %" in found.sentence
+    assert "with a probability of 60 %" in found.sentence
+    assert "30.0 points below new images of the sites it was trained on (95.0 %)" in found.sentence
+
+
+def test_a_range_of_sites_covers_a_new_one_as_often_as_is_said() -> None:
+    random = np.random.RandomState(0)
+    for sites in (2, 3, 4, 7):
+        drawn = random.standard_gamma(2.0, (100_000, sites + 1))
+        new, others = drawn[:, 0], drawn[:, 1:]
+        covered = float(np.mean((others.min(1) <= new) & (new <= others.max(1))))
+        assert covered == pytest.approx((sites - 1) / (sites + 1), abs=0.01)
+
+
+def test_one_seed_and_one_target_are_sentences_and_no_ranges(study: Study) -> None:
+    study.add("erm", 0.6).add("arith", 0.8)
+    found = recommended(study)
+    assert (found.label, found.coverage) == ("arith", 0.0)
+    assert "best of one seed, and nothing tells how much of that is chance" in found.sentence
+    assert "cannot be said from one (80.0 %): hold out each domain in turn" in found.sentence
+    assert "probability" not in found.sentence
+
+
+def test_the_worst_classes_are_named_or_said_to_be_unknown(study: Study) -> None:
+    study.add("erm", 0.6, seed=0).add("erm", 0.6, seed=1)
+    assert recommended(study).worst_classes == ()
+    assert "kept no counts" in recommended(study).sentence
+    count(study, [[8, 2, 0], [0, 10, 0], [5, 0, 5]], [[6, 4, 0], [0, 10, 0], [8, 0, 2]])
+    found = recommended(study)
+    assert found.worst_classes == (("2", pytest.approx(0.35)), ("0", pytest.approx(0.7)), ("1", 1.0))
+    assert "It recognises least of: 2 (35.0 %), 0 (70.0 %), 1 (100.0 %)." in found.sentence
+
+
+def test_what_does_not_beat_the_probe_is_named(study: Study) -> None:
+    add(study, "probe")
+    add(study, "erm")
+    assert "No algorithm does better than probe" in recommended(study).sentence
+    add(study, "arith", 0.15)
+    found = recommended(study)
+    assert found.label == "arith"
+    assert "erm does not do better than probe" in found.sentence
+
+
+def test_a_row_that_lost_a_trial_is_never_recommended(study: Study) -> None:
+    add(study, "erm")
+    add(study, "arith", 0.15, seeds=2)
+    for target in BASE:
+        study.add("arith", targets=(target,), seed=2, status="diverged")
+    assert recommended(study).label == "erm"
+
+
+def test_where_nothing_can_be_said_there_is_a_sentence(study: Study) -> None:
+    with pytest.raises(InputError, match="no domain was held out"):
+        recommended(study)
+    study.add(status="failed")
+    with pytest.raises(InputError, match="no algorithm finished every trial"):
+        recommended(study)
+    study.add("erm", seed=3, data="faces")
+    with pytest.raises(InputError, match=r"several data sets \(digits, faces\)"):
+        recommended(study)
