@@ -174,16 +174,11 @@ def _balance(outcomes: Sequence[Outcome]) -> list[str]:
     found = balance.section(arrange(outcomes))
     if found is None:
         return []
-    rows = [["algorithm", "trials", *found.names], ["---", *["---:"] * (1 + len(found.names))]]
-    rows += [[row.algorithm, str(row.trials), *map(_with_error, row.cells)] for row in found.rows]
+    rows = [["algorithm", *found.names], ["---", *["---:"] * len(found.names)]]
+    rows += [[name, *(" ".join(cell).strip() for cell in cells)] for name, cells in found.rows]
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     said = [f"- {sentence}" for sentence in found.sentences]
     return ["### Balance\n", BALANCE, "\n".join(lines) + "\n", "\n".join(said) + "\n"]
-
-
-def _with_error(cell: tuple[str, str]) -> str:
-    mean, error = cell
-    return f"{mean} ± {error}" if error else mean
 
 
 def _about(folder: Path, outcomes: Sequence[Outcome]) -> str:

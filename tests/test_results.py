@@ -39,7 +39,7 @@ def test_the_page_has_every_view_per_target_and_where_it_is_from(folder: Path) -
 
 def test_the_readme_gets_the_means_between_its_marks(folder: Path) -> None:
     block = MADE["block"](folder)
-    assert "| algorithm | PACS, paper | PACS selected | PACS last | PACS late |" in block
+    assert "| algorithm | PACS, paper | PACS selected | PACS pooled | PACS last | PACS late |" in block
     readme = f"before\n{MADE['BEGIN']}\nold\n{MADE['END']}\nafter\n"
     once = MADE["replaced"](readme, block)
     assert once.startswith("before\n")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 from made_data import stripes
 from made_paper import OFFICE_HOME, ended, rises, settings, tiny
+from made_seals import reseal
 
 from domainwise.algorithms import create
 from domainwise.api import Comparison, Results
@@ -92,7 +93,57 @@ def test_table_3_varies_the_outer_optimizer_and_the_sum_of_the_weights_alone(par
         assert one.weights().scaled(one.scale).weights(3) == pytest.approx(weights[method, scaled])
         assert one.outer == ("adam" if adam else "interpolate")
         assert (one.inner, one.domainwise) == ("sgd", True)
-    assert len(found) == 8
+    assert len(found) == 8 + 2
+
+
+def test_table_3_has_its_caption_read_literally_as_rows_of_their_own(tmp_path: Path) -> None:
+    trials = laid(TABLE3, tmp_path, PaperRequest(seeds=1), lr=2e-4).trials
+    own = [trial for trial in trials if "lr=" in trial.label]
+    assert {trial.label for trial in own} == {"fish(lr=0.0003)", "arith(lr=0.0003)"}
+    assert {trial.hyperparameters["lr"] for trial in own} == {3e-4}
+    assert {trial.hyperparameters["lr"] for trial in trials if trial not in own} == {2e-4}
+    ended(laid(TABLE3, tmp_path, PaperRequest(seeds=1)), lambda trial: 0.9 if "lr=" in trial.label else 0.5)
+    groups = open_results(tmp_path)
+    assert list(groups) == [""]  # one table, although its trials have two learning rates
+    page = TABLE3.render(groups[""], PaperRequest())
+    for method in ("Fish", "Arith"):
+        literal, scaled = (entry(page, f"{method}, {how}, adam") for how in ("lr x 1.5", "scaled"))
+        assert literal.row.paper == scaled.row.paper
+        assert (literal.cells["selected"][-1].mean, scaled.cells["selected"][-1].mean) == (0.9, 0.5)
+    assert section_orderings(page.sections[0])["Avg", "selected"].pairs <= 8 * 7 // 2
+
+
+def test_domainnet_in_table_4_has_the_papers_updates_unless_others_are_given(tmp_path: Path) -> None:
+    def steps(given: dict[str, int]) -> set[int]:
+        asked = resolve(
+            "swad", benchmark="domainnet", device="cpu", given={"network": "small", "input_size": 8, **given}
+        )
+        found = TABLE4.trials(tiny("domainnet", ("clip", "info", "paint")), asked, PaperRequest(seeds=1), tmp_path)
+        assert not [text for text in notes_on(Results.open(ended(found)).outcomes, "swad") if "steps 5001" in text]
+        return {trial.steps for trial in found.trials}
+
+    assert steps({}) == {5001}
+    assert steps({"steps": 15001}) == {15001}
+
+
+def test_the_papers_pooled_validation_stands_beside_domainbeds(tmp_path: Path) -> None:
+    """A large source is best at the second evaluation, two small ones at the third."""
+    comparison = laid(TABLE2, tmp_path, PaperRequest(("arith",), targets="photo", seeds=1))
+    ended(comparison)
+    for trial in comparison.trials:
+        home = comparison.folder / "trials" / trial.id
+        found = [json.loads(line) for line in (home / "records.jsonl").read_text().splitlines()]
+        for at, record in enumerate(found):
+            for name, parts in record["domains"].items():
+                large, best = name == "sketch", 1 if name == "sketch" else 2
+                parts |= {"holdout": {"accuracy": 0.9 - 0.1 * abs(at - best), "loss": 1.0, "count": 90 if large else 8}}
+        (home / "records.jsonl").write_text("".join(json.dumps(record) + "\n" for record in found))
+        reseal(home)
+    page = TABLE2.render(Results.open(tmp_path).outcomes, PaperRequest(seeds=1))
+    own = entry(page, "Arith, no m, ds").cells
+    accuracy = rises(comparison.trials[0])
+    assert own["pooled"][2].mean == pytest.approx(accuracy - 0.1)  # the second evaluation
+    assert own["selected"][2].mean == pytest.approx(accuracy)  # what the records of the run say was chosen
 
 
 def test_table_4_is_one_run_for_both_rows_of_a_method(tmp_path: Path) -> None:
@@ -311,13 +362,13 @@ def test_csv_and_json_carry_the_same_numbers(tmp_path: Path) -> None:
         (row["name"], cell["column"], view): cell[view]
         for row in section["rows"]
         for cell in row["cells"]
-        for view in ("selected", "last", "late")
+        for view in ("selected", "pooled", "last", "late")
     }
-    assert len(lines) == len(cells) == 9 * 5 * 3
+    assert len(lines) == len(cells) == 9 * 5 * 4
     for line in lines:
         found = cells[line["row"], line["column"], line["view"]]
         assert float(line["mean"]) == found["mean"]
-        if line["view"] == "selected":  # as the paper's are
+        if line["view"] in ("selected", "pooled"):  # as the paper's are
             assert float(line["difference"]) == found["difference"] == found["mean"] - float(line["paper"])
         else:
             assert (line["difference"], found["difference"]) == ("", None)
@@ -327,7 +378,7 @@ def test_csv_and_json_carry_the_same_numbers(tmp_path: Path) -> None:
 
 def test_the_other_views_are_beside_the_selected_one(tmp_path: Path) -> None:
     found = checkpoint_table(rendered(TABLE2, tmp_path).sections[0])
-    assert found.columns == ("Avg, paper", "Avg selected", "Avg last", "Avg late")
+    assert found.columns == ("Avg, paper", "Avg selected", "Avg pooled", "Avg last", "Avg late")
 
 
 def test_names_are_checked_and_all_is_all_of_them() -> None:

@@ -104,7 +104,7 @@ def test_a_dry_run_names_every_trial_once_and_leaves_nothing(reproduce, tmp_path
     code, out, _ = reproduce("all", *DIGITS, "--dry-run")
     assert code == 0
     ids = [line.split()[0] for line in out.splitlines() if "target 75" in line]
-    assert len(set(ids)) == 15 + 7 + 6 + 8  # tables 1, 2, 3 and figure 5; table 4 is among them
+    assert len(set(ids)) == 15 + 7 + 8 + 8  # tables 1, 2, 3 and figure 5; table 4 is among them
     assert len(ids) == len(set(ids)) + 1  # the model that figures 3 and 4 look inside has a folder of its own
     assert not list(tmp_path.iterdir())
 

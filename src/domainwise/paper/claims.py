@@ -48,9 +48,9 @@ def _sign(a: float, b: float) -> int:
 def section_orderings(section: Section, average: str | None = None) -> dict[tuple[str, str], Ordering]:
     """Return the ordering of each column and view, of the rows of one averager ("" is none) or of all rows.
 
-    A mean over only some of the targets or trials is left out.
+    A mean over only some of the targets or trials is left out, and so is a second reading of a printed row.
     """
-    entries = [entry for entry in section.entries if average in (None, entry.row.average)]
+    entries = [one for one in section.entries if average in (None, one.row.average) and one.row.rate == 1]
     return {
         (column.title, view): ordering(
             [entry.paper(column) for entry in entries],

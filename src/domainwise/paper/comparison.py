@@ -8,8 +8,9 @@ from math import sqrt
 from statistics import fmean, pstdev, stdev
 from typing import Any, NamedTuple
 
+from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome
-from domainwise.experiment.selection import target_accuracy
+from domainwise.experiment.selection import selected as chosen_record, target_accuracy
 from domainwise.paper.layout import Column, PaperRequest, Row, Target, belongs
 from domainwise.report.formats import Cell, Row as Line, Table, marked
 from domainwise.report.grid import accuracy
@@ -17,6 +18,7 @@ from domainwise.report.statistics import about_errors, standard_error
 
 VIEWS = {
     "selected": "at the step chosen on the source domains",
+    "pooled": "at the step chosen on all held-out source images together, as the paper says it did",
     "last": "at the last evaluation",
     "late": "mean over the evaluations of the last two thirds of training",
 }
@@ -47,7 +49,18 @@ def _score(outcome: Outcome) -> Score:
     last = outcome.last.get("target")
     if selected is None:
         return dict.fromkeys(VIEWS)
-    return {"selected": selected, "last": last, "late": None if outcome.averaged else _late(outcome)}
+    late = None if outcome.averaged else _late(outcome)
+    return {"selected": selected, "pooled": _pooled(outcome), "last": last, "late": late}
+
+
+def _pooled(outcome: Outcome) -> float | None:
+    """Every held-out image of the sources counts the same; None where the records do not say how many there are."""
+    trial = outcome.trial
+    try:
+        chosen = chosen_record(outcome.records(), replace(trial, selection="pooled"))
+    except InputError:
+        return None
+    return target_accuracy(chosen, trial.targets, trial.test)
 
 
 def _late(outcome: Outcome) -> float | None:
@@ -215,7 +228,7 @@ def _table(section: Section, columns: Mapping[str, Sequence[Cell]], text: str) -
 def difference(entry: Entry, at: int, column: Column, view: str) -> float | None:
     """Return the difference to the paper, which selected its steps too; only where the same data and all of it ran."""
     one, theirs = entry.cells[view][at], entry.paper(column)
-    if view != "selected" or one.mean is None or one.note or theirs is None or not column.comparable:
+    if view not in ("selected", "pooled") or one.mean is None or one.note or theirs is None or not column.comparable:
         return None
     return one.mean - theirs
 

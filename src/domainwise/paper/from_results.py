@@ -12,7 +12,8 @@ from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.paper.figures import Drawing
-from domainwise.paper.layout import PaperRequest
+from domainwise.paper.layout import PaperRequest, has_own_rate
+from domainwise.paper.numbers import SCALED
 from domainwise.paper.page import Page, preset_of
 
 Made = TypeVar("Made", Page, Drawing)
@@ -39,6 +40,8 @@ def _differs(name: str, outcomes: Sequence[Outcome]) -> bool:
 
 def _value(outcome: Outcome, name: str) -> Any:
     trial = outcome.trial
+    if name == "lr" and has_own_rate(trial):  # the rate that the other rows of its table have
+        return float(f"{float(trial.hyperparameters['lr'] or 0) / SCALED:.12g}")
     if trial.origins.get(name, "").startswith("algorithm "):  # an algorithm's own setting makes no other table
         return getattr(resolve(preset_of(trial) or "quick", benchmark=trial.data), name)
     return trial.hyperparameters.get(name) if name in ("lr", "weight_decay") else getattr(trial, name)

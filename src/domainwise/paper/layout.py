@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +11,7 @@ from domainwise.algorithms import Spec, parse, resolved
 from domainwise.data.sources.benchmarks import BENCHMARKS
 from domainwise.errors import InputError, closest
 from domainwise.experiment.results import Outcome
+from domainwise.experiment.trial import Trial
 from domainwise.paper.numbers import AVG, DATA_SETS, Numbers
 from domainwise.report.grid import natural
 
@@ -24,11 +25,19 @@ class Row:
     paper: Numbers = field(default_factory=dict)
     errors: Numbers = field(default_factory=dict)
     average: str = ""  # the averager whose model the row is about
+    rate: float = 1.0  # times the learning rate of the other rows
 
     @property
     def algorithm(self) -> str:
         """The algorithm's name without its settings."""
         return self.spec.partition("(")[0]
+
+    def spec_at(self, lr: float) -> str:
+        """Return the algorithm to train where the other rows have a learning rate of ``lr``."""
+        if self.rate == 1:
+            return self.spec
+        spec = _spec(self.spec)
+        return replace(spec, settings={**spec.settings, "lr": float(f"{self.rate * lr:.12g}")}).label
 
 
 @dataclass(frozen=True)
@@ -53,13 +62,23 @@ def requested_rows(rows: Sequence[Row], request: PaperRequest, where: str) -> li
 
 
 def belongs(row: Row, outcome: Outcome, given: Mapping[str, Any]) -> bool:
-    """Whether a trial counts for a row: the row's own settings, any learning rate, the defaults for the rest."""
+    """Whether a trial counts for a row: the row's own settings, any learning rate, the defaults for the rest.
+
+    A learning rate that was written beside the algorithm is for rows that have one of their own, and for them alone.
+    """
     trial = outcome.trial
+    if has_own_rate(trial) != (row.rate != 1):
+        return False
     if not row.spec or trial.algorithm != row.algorithm or outcome.average.partition("(")[0] != row.average:
         return False
     free = {name: trial.hyperparameters[name] for name in ("lr", "weight_decay")}
     expected = _spec(row.spec).create({**given, **free})
     return resolved(expected) == dict(trial.hyperparameters)
+
+
+def has_own_rate(trial: Trial) -> bool:
+    """Whether a trial's learning rate was written beside its algorithm, not given to all of them."""
+    return trial.origins.get("lr", "").startswith("written in ")
 
 
 @cache

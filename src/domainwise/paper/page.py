@@ -14,10 +14,11 @@ from domainwise.experiment.trial import Trial
 from domainwise.files import write_output
 from domainwise.paper.claims import check_claims, claims_table, order_sentences, section_orderings
 from domainwise.paper.comparison import VIEWS, Entry, Section, checkpoint_table, comparison_table, difference
-from domainwise.paper.layout import names_of, stand_in
+from domainwise.paper.layout import has_own_rate, names_of, stand_in
 from domainwise.paper.numbers import DATA_SETS
 from domainwise.report.formats import Cell, Table, csv_table, json_text, writer
 
+PAPER = "the paper"  # the origin of a setting that the paper has unlike the preset of its table
 CHECKED = ("network", "input_size", "augment", "validation", "batch", "steps", "evaluate_every", "holdout", "precision",
            "dropout", "freeze_batch_norm", "test", "selection")  # fmt: skip
 
@@ -76,8 +77,10 @@ def preset_of(trial: Trial) -> str:
 def _changed(trial: Trial, preset: str) -> list[str]:
     """Every setting that is not that of the preset the trial was made with."""
     usual = of_algorithm(resolve(preset_of(trial) or preset, benchmark=trial.data, device="cuda"), trial.algorithm)
-    pairs = [(name, getattr(trial, name), getattr(usual, name)) for name in CHECKED]
-    pairs.append(("lr", trial.hyperparameters.get("lr"), usual.lr))
+    others = [name for name in CHECKED if trial.origins.get(name) != PAPER]
+    pairs = [(name, getattr(trial, name), getattr(usual, name)) for name in others]
+    if not has_own_rate(trial):
+        pairs.append(("lr", trial.hyperparameters.get("lr"), usual.lr))
     return [f"{name} {_short(here)} instead of {_short(there)}" for name, here, there in pairs if here != there]
 
 
