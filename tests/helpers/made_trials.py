@@ -10,6 +10,7 @@ from typing import Any
 from made_data import stripes
 
 from domainwise.algorithms import parse
+from domainwise.data.domains import Domains
 from domainwise.experiment import records
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
@@ -20,13 +21,21 @@ from domainwise.training.run_trial import execute
 DATA = stripes()
 
 
-def trial(text: str = "arith", *, seed: int = 0, average: str = "none", **given: object) -> Trial:
+def trial(text: str = "arith", *, data: Domains = DATA, seed: int = 0, average: str = "none", **given: object) -> Trial:
     settings = resolve(given={"steps": 20, "evaluate_every": 6, "batch": 8, "dropout": 0.1, **given})
-    (one,) = plan(DATA, parse(text), [("c",)], [seed], settings, average)
+    (one,) = plan(data, parse(text), [("c",)], [seed], settings, average)
     return one
 
 
-def run(one: Trial, folder: Path, *, at: int = -1, then: Callable[[], object] = list, **options: Any) -> list[str]:
+def run(
+    one: Trial,
+    folder: Path,
+    *,
+    data: Domains = DATA,
+    at: int = -1,
+    then: Callable[[], object] = list,
+    **options: Any,
+) -> list[str]:
     """Execute a trial; after update ``at`` something happens. Returns what was said."""
     said: list[str] = []
 
@@ -36,7 +45,7 @@ def run(one: Trial, folder: Path, *, at: int = -1, then: Callable[[], object] = 
         elif event.get("step") == at and "validation" not in event:
             then()
 
-    execute(one, DATA, folder, RunOptions(**{"snapshots": 1, "checkpoint_every": 5, **options}), watch=watch)
+    execute(one, data, folder, RunOptions(**{"snapshots": 1, "checkpoint_every": 5, **options}), watch=watch)
     return said
 
 

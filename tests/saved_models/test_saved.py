@@ -102,10 +102,12 @@ def test_a_model_answers_with_names_and_probabilities_for_images_of_any_size(tmp
     rows = model.probabilities(DATA["a"].images)
     assert rows.shape == (30, 2)
     assert np.allclose(rows.sum(1), 1)
-    with pytest.raises(InputError, match="must be uint8 of shape"):
+    with pytest.raises(InputError, match="must be uint8, or floats"):
         model.predict(np.zeros((2, 8, 8, 3), np.uint8))
-    with pytest.raises(InputError, match="must be uint8"):
-        model.predict(np.zeros((2, 8, 8, 1)))
+    with pytest.raises(InputError, match="images of floats go from 0 to 1"):
+        model.predict(np.full((2, 8, 8, 1), 255.0))
+    floats = DATA["a"].images / 255
+    assert np.abs(model.probabilities(floats) - rows).max() < 1e-5
 
 
 def test_what_is_saved_can_run_no_code(tmp_path: Path) -> None:

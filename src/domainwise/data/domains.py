@@ -17,6 +17,7 @@ from domainwise.data.decoded.array_files import COLUMNS, link_arrays, open_array
 from domainwise.errors import InputError, closest, require
 
 Images = npt.NDArray[np.uint8]
+Values = npt.NDArray[np.uint8] | npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 Shapes = npt.NDArray[np.int64]  # (N, 2): height and width
 Fixed = npt.NDArray[np.int8]  # (N,): FREE, MAIN or HOLDOUT
@@ -57,7 +58,7 @@ class Domain:
     """One domain: its name, images and labels, and what else is known of each image."""
 
     name: str
-    images: Images  # (N, H, W, C), in memory or memory-mapped
+    images: Values  # (N, H, W, C), uint8 or floats from 0 to 1; a table is (N, d). In memory or memory-mapped
     labels: Labels  # (N,), positions in Domains.classes
     evaluation: Images | None = None  # (N, E, E, C), from the originals in one resize; None: evaluate on images
     shapes: Shapes | None = None  # (N, 2), height and width of the originals; None: images are pixel for pixel
@@ -105,8 +106,13 @@ class Domains:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Height, width and channels of every image."""
+        """Height, width and channels of every image; of a table the number of columns alone."""
         return self.items[0].images.shape[1:]
+
+    @property
+    def tabular(self) -> bool:
+        """Whether these are rows of numbers rather than images."""
+        return len(self.shape) == 1
 
     @property
     def evaluation_shape(self) -> tuple[int, ...]:
@@ -233,6 +239,11 @@ def _validate_domain(data: Domains, domain: Domain) -> None:
         raise InputError(
             f'images of domain "{domain.name}" are {domain.images.shape[1:]}, those of "{data.names[0]}" {data.shape}: '
             "all domains must have one shape"
+        )
+    if domain.images.dtype != data.items[0].images.dtype:
+        raise InputError(
+            f'images of domain "{domain.name}" are {domain.images.dtype}, those of "{data.names[0]}" '
+            f"{data.items[0].images.dtype}: all domains must have one type"
         )
     low, high = int(domain.labels.min()), int(domain.labels.max())
     if low < 0 or high >= len(data.classes):

@@ -19,7 +19,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from domainwise.data.decoded.decode_all import BATCH, Progress
 from domainwise.data.decoded.image import ImageError, content_hash, image_bytes, in_threads, pillow_warnings, read_rgb
-from domainwise.data.domains import Domains, Images
+from domainwise.data.domains import Domains, Values
 from domainwise.data.sources.benchmarks import BENCHMARKS, Benchmark, difference_of, recognised
 from domainwise.data.sources.listing import File, Listing
 from domainwise.errors import InputError, legible
@@ -164,15 +164,16 @@ def _look(file: File) -> Look:
 
 
 def _look_at_arrays(data: Domains) -> list[Look]:
-    height, width, channels = data.shape
+    *size, channels = data.shape
+    mode = "numbers" if data.tabular else {1: "L", 3: "RGB"}.get(channels, f"{channels} channels")
     return [
         Look(
             domain.name,
             data.classes[label],
             f"{domain.name}/{i}",
             hashlib.sha256(image.tobytes()).hexdigest(),
-            (height, width),
-            {1: "L", 3: "RGB"}.get(channels, f"{channels} channels"),
+            (1, channels) if data.tabular else (size[0], size[1]),
+            mode,
         )
         for domain in data
         for i, (image, label) in enumerate(zip(domain.images, domain.labels, strict=True))
@@ -182,6 +183,8 @@ def _look_at_arrays(data: Domains) -> list[Look]:
 def write_contact_sheet(data: Listing | Domains, path: Path) -> Path:
     """Write a PNG with a few images of every domain (row) and class (column), those that can be read."""
     check_sheet(path)
+    if isinstance(data, Domains) and data.tabular:
+        raise InputError(f"{data.name} is a table, of which there are no pictures")
     domains = _spread([name for name, _ in data.domains] if isinstance(data, Listing) else data.names, ROWS)
     classes = _spread(data.classes, COLUMNS)
     cell = 2 * (THUMB + GAP) + 2 * GAP
@@ -231,7 +234,8 @@ def _samples(data: Listing | Domains, domain: str, class_name: str) -> list[Imag
     return images
 
 
-def _from_array(pixels: Images) -> Image.Image:
+def _from_array(values: Values) -> Image.Image:
+    pixels = values if values.dtype == np.uint8 else np.round(255 * values).astype(np.uint8)
     height, width, channels = pixels.shape
     colours = np.zeros((height, width, 3), np.uint8)
     colours[..., : min(channels, 3)] = pixels[..., :3]

@@ -122,6 +122,7 @@ BACKBONE = {
     name: _DOMAINBED[name]
     for name in ("weights", "freeze_batch_norm", "input_size", "train_size", "augment", "lr")
 }  # fmt: skip
+FROM_NOTHING = ("small", "mnist", "mlp", "linear")  # networks that nobody has pretrained
 UNTRAINED = {"weights": "none", "freeze_batch_norm": False, "augment": "none", "lr": 1e-3}
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -216,9 +217,7 @@ def resolve(
     ]
     chosen = given.get("network")
     if chosen not in (None, of_benchmark.get("network", PRESETS[preset]["network"])):
-        layers.insert(
-            1, (f"network {chosen}", UNTRAINED if chosen in ("small", "mnist") or ":" in chosen else BACKBONE)
-        )
+        layers.insert(1, (f"network {chosen}", UNTRAINED if chosen in FROM_NOTHING or ":" in chosen else BACKBONE))
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, layer in layers:

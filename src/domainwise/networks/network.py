@@ -121,7 +121,19 @@ def mnist_cnn(channels: int, classes: int) -> Network:
     return Network(featurizer, nn.Linear(128, classes))
 
 
-UNTRAINED: dict[str, Callable[[int, int], Network]] = {"small": small_cnn, "mnist": mnist_cnn}
+def mlp(columns: int, classes: int, width: int = 128) -> Network:
+    """Return two hidden layers for the rows of a table."""
+    layers = [nn.Linear(columns, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+    return Network(nn.Sequential(*layers), nn.Linear(width, classes))
+
+
+def linear(columns: int, classes: int) -> Network:
+    """Return a head alone, for features that are good as they are."""
+    return Network(nn.Identity(), nn.Linear(columns, classes))
+
+
+VECTORS: dict[str, Callable[[int, int], Network]] = {"mlp": mlp, "linear": linear}
+UNTRAINED: dict[str, Callable[[int, int], Network]] = {"small": small_cnn, "mnist": mnist_cnn, **VECTORS}
 
 
 def build(
@@ -136,12 +148,12 @@ def build(
     extra_channels: int = 0,
     source: str = "",
 ) -> Network:
-    """Build a network for images of shape (H, W, C).
+    """Build a network for images of shape (H, W, C), or for the rows of a table, of shape (columns,).
 
     Args:
-        name: "small", "mnist", the timm name of a backbone ("resnet50", "resnet50.a1_in1k"), the original ResNet-50
-            ("resnet50.v1"), or "my_net.py:build", a function of yours that is called with (channels, classes) and
-            returns a featurizer or a whole :class:`Network`.
+        name: "small", "mnist", for tables "mlp" and "linear", the timm name of a backbone ("resnet50",
+            "resnet50.a1_in1k"), the original ResNet-50 ("resnet50.v1"), or "my_net.py:build", a function of yours
+            that is called with (channels, classes) and returns a featurizer or a whole :class:`Network`.
         pretrained: take the backbone's weights from the hub.
         weights: take them from this file instead.
         dropout: of the features.
@@ -152,7 +164,7 @@ def build(
     """
     if not 0 <= dropout < 1:
         raise InputError(f"dropout must be 0 or more and below 1, got {dropout}")
-    images = (shape[2] + extra_channels, shape[0], shape[1])
+    images = (shape[-1] + extra_channels, *shape[:-1])
     weights = None if weights is None else Path(weights)
     own = OWN.fullmatch(name)
     if own or name in UNTRAINED:
@@ -184,10 +196,13 @@ def network_source(name: str) -> str:
     return source_of(own["file"]) if own else ""
 
 
-def _backbone(name: str, images: tuple[int, int, int], classes: int, pretrained: bool, weights: Path | None) -> Network:
+def _backbone(name: str, images: tuple[int, ...], classes: int, pretrained: bool, weights: Path | None) -> Network:
     from domainwise.networks.timm_backbones import backbone
 
-    featurizer = backbone(name, images[1:], images[0], pretrained=pretrained, weights=weights)
+    channels, *size = images
+    if len(size) != 2:
+        raise InputError(f"{name} is for images, and this is a table: take {' or '.join(VECTORS)}")
+    featurizer = backbone(name, (size[0], size[1]), channels, pretrained=pretrained, weights=weights)
     return Network(featurizer, nn.Linear(_width(featurizer, images, name), classes))
 
 
@@ -214,7 +229,7 @@ def _function(written: re.Match[str], source: str = "") -> Callable[..., object]
     raise InputError(f'{file.name} has no function "{function}": {closest(function, known) if known else "none"}')
 
 
-def _own(written: re.Match[str], images: tuple[int, int, int], classes: int, source: str) -> Network:
+def _own(written: re.Match[str], images: tuple[int, ...], classes: int, source: str) -> Network:
     name = f"{Path(written['file']).name}:{written['function']}"
     make = _function(written, source)
     try:
@@ -233,7 +248,7 @@ def _own(written: re.Match[str], images: tuple[int, int, int], classes: int, sou
     return made
 
 
-def _width(featurizer: nn.Module, images: tuple[int, int, int], name: str) -> int:
+def _width(featurizer: nn.Module, images: tuple[int, ...], name: str) -> int:
     features = _tried(featurizer, images, name)
     if features.dim() != 2:
         raise InputError(
@@ -243,16 +258,15 @@ def _width(featurizer: nn.Module, images: tuple[int, int, int], name: str) -> in
     return features.shape[1]
 
 
-def _tried(module: nn.Module, images: tuple[int, int, int], name: str) -> Tensor:
+def _tried(module: nn.Module, images: tuple[int, ...], name: str) -> Tensor:
     """The output for one black image."""
-    channels, height, width = images
+    channels, *size = images
     try:
         with torch.no_grad():
             result: Tensor = module.eval()(torch.zeros(1, *images))
     except Exception as error:
-        raise InputError(
-            f"{name} cannot take images of {height} x {width} with {channels} channels: {error}"
-        ) from error
+        what = f"images of {size[0]} x {size[1]} with {channels} channels" if size else f"rows of {channels} numbers"
+        raise InputError(f"{name} cannot take {what}: {error}") from error
     finally:
         module.train()
     return result

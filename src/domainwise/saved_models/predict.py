@@ -57,6 +57,8 @@ def predictions(model: Model, files: Sequence[str]) -> Iterator[Prediction]:
     Every image is decoded and resized as for evaluation. A model for images of one channel gets them in grey.
     """
     channels = model.config["channels"]
+    if not model.config["input_size"]:
+        raise InputError(f"this model takes rows of {channels} numbers and no images: give it an array, in Python")
     if channels not in (1, CHANNELS):
         raise InputError(
             f"this model takes images of {channels} channels, and those in files have 1 or {CHANNELS}: "

@@ -49,11 +49,11 @@ class Model:
         return tuple(self.config["classes"])
 
     def predict(self, images: npt.ArrayLike | Tensor) -> list[str]:
-        """``images``: uint8 of shape (N, H, W, C) and any size, or one of them (H, W, C)."""
+        """``images``: uint8 or floats from 0 to 1, (N, H, W, C) of any size or one of them; of a table rows (N, d)."""
         return [self.classes[i] for i in self.probabilities(images).argmax(1)]
 
     def probabilities(self, images: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
-        array = _pixels(images, self.config["channels"])
+        array = _inputs(images, self.config["channels"], table=not self.config["input_size"])
         if not len(array):
             return np.zeros((0, len(self.classes)), np.float32)
         recipe = augmentation("none", self.config["input_size"], self.config["mean"], self.config["std"])
@@ -159,7 +159,7 @@ def _named(which: str, names: list[str]) -> str | None:
     return kind[0] if len(kind) == 1 else None
 
 
-def _pixels(images: npt.ArrayLike | Tensor, channels: int) -> Tensor:
+def _inputs(images: npt.ArrayLike | Tensor, channels: int, table: bool) -> Tensor:
     try:
         array = np.asarray(images)
     except ValueError:
@@ -168,10 +168,36 @@ def _pixels(images: npt.ArrayLike | Tensor, channels: int) -> Tensor:
         raise InputError(f"the images are not an array: {error}") from None
     if array.dtype.kind in "US":
         raise InputError("images are given as arrays; those in files go to predict_files")
+    return torch.as_tensor(
+        np.ascontiguousarray(_row_values(array, channels) if table else _image_values(array, channels))
+    )
+
+
+def _row_values(array: npt.NDArray[Any], columns: int) -> npt.NDArray[Any]:
+    array = array[None] if array.ndim == 1 else array
+    if array.dtype.kind not in "uifb" or array.ndim != 2 or array.shape[1] != columns:
+        raise InputError(f"the rows must be numbers of shape (N, {columns}), got {array.dtype} of {array.shape}")
+    if not np.isfinite(array).all():
+        raise InputError("the rows hold values that are not finite numbers: leave these rows out, or fill the gaps in")
+    return array.astype(np.float32)
+
+
+def _image_values(array: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
     array = array[None] if array.ndim == 3 else array
-    if array.dtype != np.uint8 or array.ndim != 4 or array.shape[-1] != channels or 0 in array.shape[1:]:
-        raise InputError(f"the images must be uint8 of shape (N, H, W, {channels}), got {array.dtype} of {array.shape}")
-    return torch.as_tensor(np.ascontiguousarray(array))
+    floats = array.dtype.kind == "f"
+    if (
+        not (floats or array.dtype == np.uint8)
+        or array.ndim != 4
+        or array.shape[-1] != channels
+        or 0 in array.shape[1:]
+    ):
+        raise InputError(
+            f"the images must be uint8, or floats from 0 to 1, of shape (N, H, W, {channels}), got {array.dtype} of "
+            f"{array.shape}"
+        )
+    if floats and not ((array >= 0) & (array <= 1)).all():
+        raise InputError("images of floats go from 0 to 1, and these do not: divide what goes to 255 by 255")
+    return array.astype(np.float32) if floats else array
 
 
 def described(folder: Path) -> tuple[dict[str, Any], Trial]:
@@ -241,7 +267,7 @@ def network_of(trial: Trial, algorithm: Algorithm, channels: int, classes: int, 
     """The network a trial starts from; not ``filled``, with random weights whatever the trial says."""
     net = build(
         f"{trial.network_file}:{trial.network.rpartition(':')[2]}" if trial.network_file else trial.network,
-        (trial.input_size, trial.input_size, channels),
+        (trial.input_size, trial.input_size, channels) if trial.input_size else (channels,),
         classes,
         pretrained=filled and trial.weights == "pretrained",
         weights=trial.weights_file if filled and trial.weights_file else None,

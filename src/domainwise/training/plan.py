@@ -79,8 +79,8 @@ def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
     return {
         "data": data.name,
         "fingerprint": data.fingerprint,
-        "size": data.shape[0],
-        "input_size": settings.input_size,
+        "size": 0 if data.tabular else data.shape[0],
+        "input_size": 0 if data.tabular else settings.input_size,
         **_network(settings),
         **_weights(settings.weights),
         **{name: getattr(settings, name) for name in same},

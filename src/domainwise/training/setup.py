@@ -13,7 +13,7 @@ from domainwise.acceleration.cuda_graph import Update, prepare, updater
 from domainwise.acceleration.shared_device import Submit, arithmetic_units
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import Averages
-from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, has_room
+from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, column_scales, has_room
 from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
 from domainwise.experiment.trial import Trial
@@ -59,9 +59,9 @@ def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str]
         parts[domain.name] = Part(domain, main, device, on_host), Part(domain, holdout, device, on_host)
     algorithm = algorithm_of(trial)
     net, update = submit(lambda: _network(trial, data, algorithm, options, say))
-    scale = normalisation(net, data.shape[-1])
-    inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
+    scale = column_scales(sources) if data.tabular else normalisation(net, data.shape[-1])
+    inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
     evaluator = Evaluator(trial, algorithm, parts, feed, options.evaluate_all, submit)
     losses = Losses(algorithm, [part.domain.name for part in sources])

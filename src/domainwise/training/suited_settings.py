@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from domainwise.data.domains import FREE, Domains
 from domainwise.errors import InputError
-from domainwise.experiment.settings import Settings
+from domainwise.experiment.settings import UNTRAINED, Settings
+from domainwise.networks.network import OWN, VECTORS
 
 
 def suited(settings: Settings, data: Domains) -> Settings:
     """The same settings, with ``input_size`` that of the images where only the preset quick has an opinion on it."""
-    _refuse_train_size(settings, data)
     _refuse_holdout(settings, data)
+    if data.tabular:
+        return _for_a_table(settings, data)
+    if settings.network in VECTORS:
+        raise InputError(
+            f"the network {settings.network} is for tables, and {data.name} has images: take small, or the name of a "
+            "timm backbone"
+        )
+    _refuse_train_size(settings, data)
     asked, (height, width) = settings.input_size, data.evaluation_shape[:2]
     if settings.origins.get("input_size") == "preset quick" and asked != height:
         settings = replace(settings, input_size=height, origins={**settings.origins, "input_size": "the data"})
@@ -29,6 +38,32 @@ def suited(settings: Settings, data: Domains) -> Settings:
             f"size={settings.input_size}, or give input_size={height}"
         )
     return settings
+
+
+FOR_IMAGES = ("input_size", "train_size", "augment", "weights")
+
+
+def _for_a_table(settings: Settings, data: Domains) -> Settings:
+    """The settings without what is for images alone, which is refused where it was asked for."""
+    columns = f"{data.name} is a table of {data.shape[0]} columns"
+    for name in FOR_IMAGES:
+        value = getattr(settings, name)
+        if settings.origins.get(name) == "given" and value != "none":
+            raise InputError(f"{name}={value!r} is for images, and {columns}: leave it out")
+    given = settings.origins.get("network") == "given"
+    if given and settings.network not in VECTORS and not OWN.fullmatch(settings.network):
+        raise InputError(
+            f"the network {settings.network} is for images, and {columns}: take {', '.join(VECTORS)}, or "
+            "FILE.py:FUNCTION"
+        )
+    own: dict[str, Any] = {
+        **UNTRAINED,
+        "network": settings.network if given else "mlp",
+        "train_size": 1,
+        "input_size": 1,
+    }
+    own = {name: value for name, value in own.items() if settings.origins.get(name) != "given"}
+    return replace(settings, **own, origins={**settings.origins, **dict.fromkeys(own, "a table")})
 
 
 def _resized(data: Domains) -> bool:

@@ -1,4 +1,4 @@
-"""Turn uint8 images into training and evaluation input: crop, flip, jitter, normalise; batched, on any device.
+"""Turn images into training and evaluation input: crop, flip, jitter, normalise; batched, on any device.
 
 ``parameters`` draws all that is random, ``apply`` computes pixels and draws nothing. Neither loops over images, waits
 for the device or makes a tensor whose shape depends on the data, so that both can be captured in a CUDA graph.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -51,9 +52,10 @@ Pixels = Callable[[Tensor, Params], Tensor]
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A recipe: called with uint8 images (N, H, W, C) and a generator, it returns floats (N, C, out, out).
+    """A recipe: called with images (N, H, W, C) and a generator, it returns floats (N, C, out, out).
 
-    The defaults are DomainBed's; :func:`augmentation` returns others by name.
+    Images are uint8, or floats from 0 to 1. A recipe with ``out=0`` is for tables (N, d), whose columns it scales. The
+    defaults are DomainBed's; :func:`augmentation` returns others by name.
 
     Args:
         area: of the crop as a part of the image, from and to; None takes the whole image.
@@ -61,7 +63,8 @@ class Augmentation:
         flip: how often an image is mirrored.
         jitter: how far brightness, contrast and saturation go from 1, and hue from 0 (0.5 is half the colour circle).
         grey: how often an image loses its colour.
-        mean, std: subtracted and divided by in the end, on a scale from 0 to 1; one per channel, or one for all.
+        mean, std: subtracted and divided by in the end, on a scale from 0 to 1; one per channel, or one for all. Of a
+            table those of each column.
     """
 
     out: int = 224
@@ -74,7 +77,7 @@ class Augmentation:
     grey: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.out < 1:
+        if self.out < 0:
             raise InputError(f"the size of the images must be 1 pixel or more, got {self.out}")
 
     def __call__(self, images: Tensor, generator: torch.Generator, shapes: Tensor | None = None) -> Tensor:
@@ -135,6 +138,8 @@ class Augmentation:
 
     def plain(self, images: Tensor) -> Tensor:
         """Return evaluation input: resized unless of the right size already, and normalised."""
+        if not self.out:
+            return self._normalise(images)
         _require_images(images)
         return self._normalise(resize(images, self.out))
 
@@ -152,6 +157,8 @@ class Augmentation:
                 f"images of {x.shape[1]} channel(s) cannot be normalised with mean {self.mean} and std {self.std}: "
                 "give one number per channel, or one for all"
             )
+        if x.ndim == 2:
+            return (x - _columns(self.mean, x.device)) / _columns(self.std, x.device)
         mean, std = (_row(values, x.device)[..., None, None] for values in (self.mean, self.std))
         return torch.addcmul(-mean / std, x, 1 / std)
 
@@ -166,10 +173,17 @@ RECIPES = {
 def augmentation(
     name: str, out: int = 224, mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
 ) -> Augmentation:
-    """Return an augmentation by name, for images of ``out`` pixels and a network with this mean and std."""
+    """Return an augmentation by name, for images of ``out`` pixels and a network with this mean and std; tables: 0."""
     if name not in RECIPES:
         raise InputError(f'"{name}" is not an augmentation: {closest(name, RECIPES)}')
+    if not out and name != "none":
+        raise InputError(f'augment="{name}" is for images, and this is a table: use augment="none"')
     return replace(RECIPES[name], out=out, mean=tuple(mean), std=tuple(std))
+
+
+@lru_cache(maxsize=16)
+def _columns(values: tuple[float, ...], device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=torch.float32, device=device)
 
 
 def _row(values: Sequence[float], device: torch.device) -> Tensor:
@@ -184,5 +198,8 @@ def _cut(image: Tensor, box: Sequence[int], out: int) -> Tensor:
 
 
 def _require_images(images: Tensor) -> None:
-    if images.dtype != torch.uint8 or images.ndim != 4:
-        raise InputError(f"images must be uint8 of shape (N, H, W, C), got {images.dtype} of {tuple(images.shape)}")
+    if images.dtype not in (torch.uint8, torch.float32) or images.ndim != 4:
+        raise InputError(
+            f"images must be uint8, or floats from 0 to 1, of shape (N, H, W, C), got {images.dtype} of "
+            f"{tuple(images.shape)}"
+        )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from domainwise.data.batches.augment import Augmentation, Pixels, augmentation
-from domainwise.data.domains import Domain, Domains, Images, Labels
+from domainwise.data.domains import Domain, Domains, Labels, Values
 from domainwise.data.splits import Indices
 from domainwise.losses import Batch
 from domainwise.seeds import seed_hash
@@ -29,7 +29,7 @@ class Rows:
     An array is on a GPU only once, however many trials a process runs at a time.
     """
 
-    def __init__(self, array: Images, rows: Indices, device: str, on_host: bool) -> None:
+    def __init__(self, array: Values, rows: Indices, device: str, on_host: bool) -> None:
         self.device, self.source = device, array
         self.array = torch.from_numpy(array) if on_host else _on_device(array, device)
         self.rows = torch.from_numpy(rows).to(self.array.device)
@@ -61,7 +61,7 @@ _lock = threading.Lock()
 _copies: WeakValueDictionary[tuple[int, str], Tensor] = WeakValueDictionary()
 
 
-def _on_device(array: Images, device: str) -> Tensor:
+def _on_device(array: Values, device: str) -> Tensor:
     """The only copy of an array on a device, known by the array's identity while some rows hold both."""
     with _lock:
         copy = _copies.get((id(array), device))
@@ -120,6 +120,15 @@ class Part:
     def chances(self) -> Tensor:
         """The chance of each image, so that every class is drawn equally often."""
         return _chances(self.domain.labels[self.rows])
+
+
+def column_scales(parts: Sequence[Part]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the mean and the standard deviation of each column of a table; 1 where a column never changes."""
+    rows = [part.domain.images[part.rows] for part in parts]
+    count = sum(map(len, rows))
+    mean = np.sum([each.sum(0, dtype=np.float64) for each in rows], 0) / count
+    std = np.sqrt(np.sum([((each - mean) ** 2).sum(0) for each in rows], 0) / count)
+    return tuple(mean.tolist()), tuple(np.where(std > 1e-12 * np.abs(mean), std, 1).tolist())
 
 
 class Inputs:

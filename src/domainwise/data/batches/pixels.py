@@ -45,13 +45,13 @@ def whole_boxes(shape: Tensor) -> Tensor:
 
 
 def crop(images: Tensor, box: Tensor, flip: Tensor, out: int) -> Tensor:
-    """Crop uint8 (N, H, W, C) to floats (N, C, out, out) from 0 to 1, mirrored where ``flip``.
+    """Crop images (N, H, W, C) to floats (N, C, out, out) from 0 to 1, mirrored where ``flip``.
 
     Antialiased bilinear, each box on its own: pixels beside it have no influence. Boxes may have fractions.
     """
     n, height, width, channels = images.shape
     top, left, tall, wide = box.unbind(1)
-    rows = _weights(top, tall, torch.zeros_like(flip), height, out) / 255  # (N, out, H)
+    rows = _weights(top, tall, torch.zeros_like(flip), height, out) / _white(images)  # (N, out, H)
     columns = _weights(left, wide, flip, width, out)  # (N, out, W)
     x = torch.bmm(rows, images.reshape(n, height, width * channels).float())
     x = x.view(n, out, width, channels).permute(0, 3, 1, 2).reshape(n, channels * out, width)
@@ -59,11 +59,16 @@ def crop(images: Tensor, box: Tensor, flip: Tensor, out: int) -> Tensor:
 
 
 def resize(images: Tensor, out: int) -> Tensor:
-    """Resize all of uint8 (N, H, W, C), antialiased bilinear, to floats (N, C, out, out) from 0 to 1."""
-    x = images.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format) / 255
+    """Resize all of the images (N, H, W, C), antialiased bilinear, to floats (N, C, out, out) from 0 to 1."""
+    x = images.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format) / _white(images)
     if x.shape[2:] == (out, out):
         return x
     return F.interpolate(x, (out, out), mode="bilinear", antialias=True)
+
+
+def _white(images: Tensor) -> int:
+    """The value of white: floats go from 0 to 1 already."""
+    return 255 if images.dtype == torch.uint8 else 1
 
 
 def _central(height: Tensor, width: Tensor, ratio: Range) -> Tensor:

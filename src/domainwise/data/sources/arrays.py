@@ -11,34 +11,92 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.domains import Domain, Domains, Images, Labels
-from domainwise.errors import InputError
+from domainwise.data.domains import Domain, Domains, Labels, Values
+from domainwise.errors import InputError, closest
 
 LARGEST = 2.0**53  # below which a float holds every whole number
 FEW = 4  # channels that a picture has at most: where one is no higher than that, but wider and deeper, they come first
 
 
 def domains(
-    arrays: Mapping[str, tuple[Any, Any]], *, name: str = "arrays", classes: Sequence[str] | None = None
+    arrays: Mapping[str, tuple[Any, Any]],
+    *,
+    name: str = "arrays",
+    classes: Sequence[str] | None = None,
+    groups: Mapping[str, Any] | None = None,
 ) -> Domains:
     """Make domains from arrays in memory: ``{"name": (images, labels), ...}``.
 
-    Images are uint8, of shape (N, H, W) or (N, H, W, C); labels are whole numbers from 0, the same in every domain.
-    ``classes`` names them; without names every number up to the largest must occur.
+    Images are uint8 of shape (N, H, W) or (N, H, W, C), or floats from 0 to 1 of shape (N, H, W, C). Any numbers of
+    shape (N, d) are a table, such as measurements or the features of a network, of which every column is scaled to mean
+    0 and deviation 1 over the rows that are trained on.
+
+    Args:
+        classes: the names of the classes. Labels are whole numbers from 0, or names. Without this argument every number
+            up to the largest must occur, and names are in the order of the alphabet.
+        groups: for each domain, what each image belongs to, such as a patient: a group never straddles the split.
     """
     if not isinstance(arrays, Mapping):
         raise InputError(f'domains are given as {{"name": (images, labels), ...}}, got {_type(arrays)}')
-    items = tuple(_domain(name, given) for name, given in arrays.items())
-    if not items:
+    pairs = {_text("domain", name): _pair(name, given) for name, given in arrays.items()}
+    if not pairs:
         raise InputError("no domains were given")
-    classes = _numbered(items) if classes is None else _named(classes)
-    return Domains(_text("data set", name), tuple(classes), items, _fingerprint(items, classes))
+    images = {domain: _values(domain, x) for domain, (x, _) in pairs.items()}
+    labels, named = _labels_of({domain: y for domain, (_, y) in pairs.items()}, classes)
+    together = _groups(groups, images)
+    items = tuple(Domain(domain, images[domain], labels[domain], groups=together.get(domain)) for domain in pairs)
+    return Domains(_text("data set", name), tuple(named), items, _fingerprint(items, named))
 
 
-def _domain(name: object, given: object) -> Domain:
+def _pair(name: object, given: object) -> Sequence[Any]:
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
         raise InputError(f'domain "{name}" is given as (images, labels), got {_type(given)}')
-    return Domain(_text("domain", name), _images(str(name), given[0]), _labels(str(name), given[1]))
+    return given
+
+
+def _groups(groups: Mapping[str, Any] | None, images: Mapping[str, Values]) -> dict[str, Labels]:
+    if groups is None:
+        return {}
+    if not isinstance(groups, Mapping) or {*groups} != {*images}:
+        raise InputError(f"groups are given for every domain, as in {{{next(iter(images))!r}: [...], ...}}")
+    found = {name: _array(f'the groups of domain "{name}"', given) for name, given in groups.items()}
+    for name, array in found.items():
+        if array.shape != (len(images[name]),):
+            raise InputError(f'domain "{name}" has {len(images[name])} images and groups of shape {array.shape}')
+    return {name: np.unique(array, return_inverse=True)[1].astype(np.int64) for name, array in found.items()}
+
+
+def _labels_of(given: Mapping[str, Any], classes: object) -> tuple[dict[str, Labels], list[str]]:
+    """The labels of every domain as positions, and the names of the classes."""
+    named = None if classes is None else _named(classes)
+    arrays = {name: _array(f'the labels of domain "{name}"', y) for name, y in given.items()}
+    kinds = {name: array.dtype.kind == "U" or _all_text(array) for name, array in arrays.items()}
+    if any(kinds.values()):
+        if not all(kinds.values()):
+            texts, numbers = (next(name for name, kind in kinds.items() if kind is which) for which in (True, False))
+            raise InputError(
+                f'the labels of domain "{texts}" are names and those of "{numbers}" are not: use one kind in all'
+            )
+        named = named or sorted({str(label) for array in arrays.values() for label in array.ravel()})
+        return {name: _positions(name, array, named) for name, array in arrays.items()}, named
+    numbered = {name: _labels(name, array) for name, array in arrays.items()}
+    return numbered, _numbered(list(numbered.values())) if named is None else named
+
+
+def _all_text(array: npt.NDArray[Any]) -> bool:
+    return array.dtype.kind == "O" and array.size > 0 and all(isinstance(label, str) for label in array.ravel())
+
+
+def _positions(name: str, array: npt.NDArray[Any], classes: Sequence[str]) -> Labels:
+    if array.ndim != 1:
+        raise InputError(f'the labels of domain "{name}" must be a row of names, got an array of shape {array.shape}')
+    position = {label: i for i, label in enumerate(classes)}
+    for label in array:
+        if str(label) not in position:
+            raise InputError(
+                f'the label "{label}" of domain "{name}" is none of the classes: {closest(label, classes)}'
+            )
+    return np.array([position[str(label)] for label in array], np.int64)
 
 
 def _text(what: str, name: object) -> str:
@@ -57,9 +115,9 @@ def _named(classes: object) -> list[str]:
     return names
 
 
-def _numbered(items: Sequence[Domain]) -> list[str]:
+def _numbered(each: Sequence[Labels]) -> list[str]:
     """Names for the labels. A number that no image has is more often a mark, such as 255 for none, than a class."""
-    labels = np.unique(np.concatenate([domain.labels for domain in items]))
+    labels = np.unique(np.concatenate(each))
     labels = labels[labels >= 0]  # the others are refused where their domain is checked
     if len(labels) and labels[-1] != len(labels) - 1:
         missing = int(np.flatnonzero(labels != np.arange(len(labels)))[0])
@@ -78,23 +136,60 @@ def _fingerprint(items: Sequence[Domain], classes: Sequence[str]) -> str:
     """Return a hash of the content: names, classes, shapes, pixels and labels."""
     digest = hashlib.sha256(json.dumps([d.name for d in items] + list(classes)).encode())
     for domain in items:
-        digest.update(str(domain.images.shape).encode())
-        digest.update(np.ascontiguousarray(domain.images).data)
-        digest.update(np.ascontiguousarray(domain.labels).data)
+        floats = "" if domain.images.dtype == np.uint8 else str(domain.images.dtype)
+        digest.update(f"{domain.images.shape}{floats}".encode())
+        for array in (domain.images, domain.labels, domain.groups):
+            if array is not None:
+                digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
-def _images(name: str, x: Any) -> Images:
+def _values(name: str, x: Any) -> Values:
     array = _array(f'the images of domain "{name}"', x)
+    if array.ndim == 2 and array.dtype.kind in "uifb":
+        with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite, and that is refused
+            table = np.ascontiguousarray(array, np.float32)
+        _require_finite(name, table)
+        return table
+    if array.ndim == 4 and array.dtype.kind == "f":
+        _require_channels_last(name, array.shape)
+        _require_from_0_to_1(name, array)
+        return np.ascontiguousarray(array, np.float32)
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
         raise InputError(
-            f'the images of domain "{name}" must be uint8 of shape (N, H, W) or (N, H, W, C), '
-            f"got {array.dtype} of shape {array.shape}; floats from 0 to 1 become (255 * x).round().astype('uint8')"
+            f'the images of domain "{name}" must be uint8 of shape (N, H, W) or (N, H, W, C), or floats from 0 to 1 of '
+            f"shape (N, H, W, C), or a table of numbers of shape (N, d): got {array.dtype} of shape {array.shape}"
         )
     array = array[..., None] if array.ndim == 3 else array
     _require_channels_last(name, array.shape)
     # Torch takes none that runs backwards, as x[..., ::-1] does.
     return array if min(array.strides, default=0) >= 0 else np.ascontiguousarray(array)
+
+
+def _require_finite(name: str, array: npt.NDArray[Any]) -> None:
+    wrong = ~np.isfinite(array)
+    if wrong.any():
+        raise InputError(
+            f'domain "{name}" has {_where(wrong)} that are not finite numbers (nan, or too large): leave these rows '
+            "out, or fill the gaps in"
+        )
+
+
+def _require_from_0_to_1(name: str, images: npt.NDArray[Any]) -> None:
+    _require_finite(name, images)
+    wrong = (images < 0) | (images > 1)
+    if wrong.any():
+        raise InputError(
+            f'the images of domain "{name}" are floats, which go from 0 to 1, and there are {_where(wrong)} outside '
+            f"({images.min():g} to {images.max():g}): divide what goes to 255 by 255, and undo a normalisation, which "
+            "is done here"
+        )
+
+
+def _where(wrong: npt.NDArray[Any]) -> str:
+    rows = np.flatnonzero(wrong.reshape(len(wrong), -1).any(1))
+    first = ", ".join(map(str, rows[:3])) + (", ..." if len(rows) > 3 else "")
+    return f"{wrong.sum():,} values in {len(rows):,} of {len(wrong):,} rows (number {first})"
 
 
 def _array(what: str, given: Any) -> npt.NDArray[Any]:
@@ -124,8 +219,7 @@ def _require_channels_last(name: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def _labels(name: str, y: Any) -> Labels:
-    array = _array(f'the labels of domain "{name}"', y)
+def _labels(name: str, array: npt.NDArray[Any]) -> Labels:
     whole = array.dtype.kind in "iubf" and bool((np.abs(array.astype(float)) < LARGEST).all())
     if array.ndim != 1 or not whole or not np.array_equal(array, np.floor(array)):
         raise InputError(
