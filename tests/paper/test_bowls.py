@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from domainwise.paper import sketches, theory as quadratic
-from domainwise.paper.theory import STRATEGIES, Bowls, displacement, end, fan, path, three_bowls, visited
+from domainwise.paper.theory import STRATEGIES, Bowls, displacement, end, fan, path, ternary_bowls, three_bowls, visited
 
 START = torch.tensor([6.0, 5.0], dtype=torch.float64)
+CORNER = torch.full((3,), 5.0, dtype=torch.float64)
 LEGS = [(0,), (1,), (2,)]
 
 
@@ -84,6 +85,23 @@ def test_with_legs_that_reach_the_optima_arith_ends_nearer_the_centroid_and_wand
     assert ends["Arith"].variation < ends["Fish"].variation
 
 
+def test_in_three_parameters_weights_lead_to_one_triangle_and_fish_leaves_the_first_optimum_for_the_last() -> None:
+    bowls = ternary_bowls()
+    corners, models, tips = sketches.heads(bowls, CORNER, 0.1, 12)
+    steps = models[:-1] - models[1:]  # g_1, g_2, g_3
+    torch.testing.assert_close(corners, (CORNER - steps).flip(0))  # all of the weight on one leg
+    torch.testing.assert_close(tips["Arith"], models[1:].mean(0))
+    torch.testing.assert_close(tips["Fish"], CORNER + 2 / 3 * (models[-1] - CORNER))
+    for tip in tips.values():  # half of an arrow ends on the triangle, within it
+        shares = torch.linalg.solve(corners.T, CORNER + (tip - CORNER) / 2)
+        assert shares.sum() == pytest.approx(1)
+        assert (shares > 0).all()
+    fish, arith = ((bowls.centres - tips[name]).norm(dim=1) for name in ("Fish", "Arith"))
+    assert fish[0] > 1.5 * arith[0]
+    assert fish[2] < arith[2]
+    assert arith.std() < fish.std()
+
+
 def test_equal_distances_have_no_variation() -> None:
     assert quadratic.End(START, 0.0, 0.0, [2.0, 2.0, 2.0]).variation == 0
     assert quadratic.End(START, 0.0, 0.0, [1.0, 3.0]).variation == pytest.approx(0.5)
@@ -95,6 +113,7 @@ def test_the_drawings_are_pictures_with_their_names(bowls: Bowls) -> None:
         "optimum 1": sketches.fan_figure(bowls, START, 0.1, 5),
         "MLDG": sketches.weights_figure(),
         "centroid": sketches.path_figure(bowls, paths),
+        "where weights can lead": sketches.solid_figure(ternary_bowls(), CORNER, 0.1, 12),
     }
     for word, panel in drawn.items():
         words = {text.strip() for text in ElementTree.fromstring(panel.svg).itertext()}

@@ -10,12 +10,14 @@ from pathlib import Path
 from statistics import fmean, pstdev, stdev
 
 import pytest
+import torch
 from hypothesis import given, strategies as st
 from made_data import stripes
 from made_paper import OFFICE_HOME, ended, rises, settings, tiny
 from made_seals import reseal
 
 from domainwise.algorithms import create
+from domainwise.analysis.task import place
 from domainwise.api import Comparison, Results
 from domainwise.errors import InputError
 from domainwise.experiment.settings import resolve
@@ -28,7 +30,9 @@ from domainwise.paper.index import requested_names
 from domainwise.paper.layout import PaperRequest
 from domainwise.paper.page import notes_on
 from domainwise.paper.tables import TABLE1, TABLE2, TABLE3, TABLE4, TABLES, PaperTable, Part, table5
+from domainwise.saved_models.saved import load
 from domainwise.sweeps.engine import Engine
+from domainwise.training.run_options import RunOptions
 
 WISH = PaperRequest(seeds=2)
 TRAINED = [TABLE1, TABLE2, TABLE3, TABLE4, FIGURE5]
@@ -426,14 +430,27 @@ def test_pairs_that_the_paper_orders_are_counted_one_by_one(rows) -> None:
     assert (found.pairs, found.kept, found.tied) == (len(pairs), kept, tied)
 
 
-def test_the_surface_of_figure_3_is_that_of_one_kept_model(tmp_path: Path) -> None:
+def test_figure_3_is_two_targets_each_from_the_last_model_of_a_trial_in_mid_training(tmp_path: Path) -> None:
     data = stripes("abcd")
     quick = resolve("quick", device="cpu", given={"steps": 20, "input_size": 8})
-    comparison = FIGURE3.trials(data, quick, PaperRequest(targets="a,d"), tmp_path)
-    assert [trial.targets for trial in comparison.trials] == [("d",)]
-    results = comparison.run(Engine(), lambda trial, event: None)
-    files = figure3(results.outcomes[0], data, points=3).write(tmp_path / "out")
-    assert [file.name for file in files] == ["figure3.txt", "figure3.svg", "figure3.png"]
-    assert files[2].read_bytes().startswith(b"\x89PNG")
-    measured = figure4(open_task(results.outcomes[0], data))
+    comparison = FIGURE3.trials(data, quick, PaperRequest(targets="a,b,d"), tmp_path)
+    assert [trial.targets for trial in comparison.trials] == [("b",), ("d",)]
+    results = comparison.run(Engine(RunOptions(keep="none", snapshots=1)), lambda trial, event: None)
+    files = figure3(results.outcomes, data, points=3).write(tmp_path / "out")
+    assert [file.name for file in files if file.suffix in (".txt", ".svg")] == [
+        "figure3.txt", "figure3-b.svg", "figure3-d.svg",
+    ]  # fmt: skip
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in files if file.suffix == ".png")
+    assert "d unseen: arith on stripes, seed 0, after 20 updates" in (tmp_path / "out" / "figure3.txt").read_text()
+    last = load(results.outcomes[1].folder / "snapshots" / "19")
+    seen = open_task(results.outcomes[1], data)
+    assert torch.equal(place(seen.net.parameters()), place(last.algorithm.net.parameters()))
+    measured = figure4(seen)
     assert "of the domains a, b, c in Adam's first moment" in measured.notes[1]
+
+
+def test_figure_3_takes_the_papers_data_to_mid_training_only(tmp_path: Path) -> None:
+    pacs = resolve("domainbed", benchmark="pacs", device="cpu", given={"network": "small", "input_size": 8})
+    found = FIGURE3.trials(tiny(), pacs, PaperRequest(), tmp_path).trials
+    assert {(trial.steps, trial.evaluate_every) for trial in found} == {(701, 300)}
+    assert [trial.targets for trial in found] == [("photo",), ("sketch",)]

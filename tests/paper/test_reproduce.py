@@ -86,7 +86,7 @@ def test_what_needs_no_data_is_made_without_and_the_folder_serves_afterwards(rep
     assert code == 0
     assert "Table 5" in out
     pictures = {file.stem for file in (tmp_path / "out" / "reproduce").glob("*.svg")}
-    assert pictures == {"figure1", "figure1-ends", "figure2", "figure4"}
+    assert pictures == {"figure1", "figure1-plane", "figure1-ends", "figure2", "figure4"}
     assert reproduce("table1", *DIGITS, "--algorithms", "erm", "-o", "out")[0] == 0
     page = (tmp_path / "out" / "reproduce" / "index.html").read_text()
     assert all(f'id="{name}"' in page for name in ("table1", "table5", "figure1", "figure2", "figure4"))

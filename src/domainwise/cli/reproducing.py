@@ -75,7 +75,7 @@ class Making:
             data, settings = self._opened(text, item)
             targets = wish.targets or (DIGITS_TARGETS if text == "digits" else "all")
             own = replace(wish, targets=targets)
-            folder, keep = self.machine.output or default_folder([data.name]), item.single
+            folder, keep = self.machine.output or default_folder([data.name]), item.models > 0
             # a model is kept in a folder of its own: that of a table may have ended without, or with an average beside
             comparison = item.trials(data, settings, own, folder / "figure3" if keep else folder)
             found.append((data, self._outcomes(comparison, keep)))
@@ -102,7 +102,7 @@ class Making:
         own = is_the_papers(text)
         ask = replace(self.ask, preset=self.preset or (item.preset if own else "quick"))
         if text == "digits" and self.preset is None and ask.steps is None:
-            steps = FEWER_STEPS if item is TRAINED["figure5"] else DIGITS_STEPS
+            steps = DIGITS_STEPS if item.name in TABLES else FEWER_STEPS
             ask = replace(ask, steps=steps, evaluate_every=ask.evaluate_every or steps // 10)
         data, settings = read(text, ask, self.machine)
         if data.name in DATA_SETS and not own:
@@ -120,12 +120,11 @@ def _alone(name: str, wish: PaperRequest) -> Page | Drawing:
 
 
 def _surface(name: str, data: Domains, outcomes: Sequence[Outcome], device: str) -> Drawing:
-    (outcome,) = [one for one in outcomes if not one.averaged]
-    if outcome.result["status"] != "finished":
-        raise InputError(f"the model for {name} came to no good end: {outcome.result['message']}")
-    if name == "figure3":
-        return figure3(outcome, data, device=device)
-    return figure4(open_task(outcome, data, device))
+    own = [one for one in outcomes if not one.averaged]
+    for one in own:
+        if one.result["status"] != "finished":
+            raise InputError(f"the model for {name} came to no good end: {one.result['message']}")
+    return figure3(own, data, device=device) if name == "figure3" else figure4(open_task(own[-1], data, device))
 
 
 def name_of(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +20,9 @@ from domainwise.paper.comparison import Section
 from domainwise.paper.layout import PaperRequest, Row, names_of, stand_in
 from domainwise.paper.numbers import AVG
 from domainwise.paper.page import Page
-from domainwise.paper.sketches import fan_figure, path_figure, share_figure, weights_figure
+from domainwise.paper.sketches import fan_figure, path_figure, share_figure, solid_figure, weights_figure
 from domainwise.paper.tables import PaperTable, Part, per_domain
-from domainwise.paper.theory import STRATEGIES, expected, followed, path, three_bowls
+from domainwise.paper.theory import STRATEGIES, expected, followed, path, ternary_bowls, three_bowls
 from domainwise.report.drawing.matplotlib_svg import COLOURS, Panel, as_file, panel
 from domainwise.report.page.surfaces import picture
 from domainwise.saved_models.saved import loaded
@@ -60,12 +61,21 @@ def figure1() -> Drawing:
         for name in ("ERM", "MLDG", "Fish", "Arith")
     }
     notes = (
-        "Three domains whose losses are bowls of different steepness. Rays are the directions of all weights that sum "
-        "to one; the arrow of Arith ends at the mean of the models visited, that of Fish points to the last of them.",
-        "The second picture follows plain interpolation with legs long enough to come near the optima: dots are where "
-        "a method ends on average, over the second half of its path.",
+        "The first picture has three domains whose losses are bowls of three parameters. Weights that sum to one lead "
+        "to the yellow triangle, and gradients are matched in every direction through it. Fish heads for the last "
+        "model of the walk, Arith for the mean of the models.",
+        "The second is the same for three bowls of different steepness and two parameters. Rays are the directions of "
+        "all weights that sum to one; the arrow of Arith ends at the mean of the models visited, that of Fish points "
+        "to the last of them.",
+        "The third follows plain interpolation with legs long enough to come near the optima: dots are where a method "
+        "ends on average, over the second half of its path.",
     )
-    panels = {"": fan_figure(bowls, start, 0.1, 5), "-ends": path_figure(bowls, paths)}
+    corner = torch.full((3,), 5.0, dtype=torch.float64)
+    panels = {
+        "": solid_figure(ternary_bowls(), corner, 0.1, 12),
+        "-plane": fan_figure(bowls, start, 0.1, 5),
+        "-ends": path_figure(bowls, paths),
+    }
     return Drawing("figure1", "Figure 1, directions of a weighted walk", panels, notes)
 
 
@@ -75,30 +85,48 @@ def figure2(domains: int = 3) -> Drawing:
     return Drawing("figure2", "Figure 2, weights of the legs", {"": weights_figure(domains)}, (note,))
 
 
-# The model that figures 3 and 4 look inside.
+# The models that figures 3 and 4 look inside: in mid-training, where no loss is zero yet, as training to the end makes
+# those of the sources. Every update has the same size, so the first 701 of 5001 are a trial of 701.
 FIGURE3 = PaperTable(
-    "figure3", "Figure 3, loss surfaces", [Part([Row("Arith", "arith")], lambda *_: [])], ("pacs",), single=True
+    "figure3",
+    "Figure 3, loss surfaces",
+    [Part([Row("Arith", "arith")], lambda *_: [])],
+    ("pacs",),
+    steps={"pacs": 701},
+    models=2,
 )
 
 
 def open_task(outcome: Outcome, data: Domains, device: str = "cpu", images: int = 1000) -> Task:
-    """Load the model of a trial together with the data it was trained on."""
-    return task(loaded(outcome.folder, device=device, which="best", named=outcome.trial), data, images)
+    """Load the last model of a trial, or its selected one, together with the data it was trained on."""
+    last = max(outcome.folder.glob("snapshots/*"), key=lambda path: int(path.name), default=outcome.folder)
+    which = "best" if last == outcome.folder else None
+    return task(loaded(last, device=device, which=which, named=outcome.trial), data, images)
 
 
-def figure3(outcome: Outcome, data: Domains, *, device: str = "cpu", points: int = 21, margin: float = 0.5) -> Drawing:
-    """Draw the losses of every domain on the plane through three models of a walk, from a trained model."""
-    measured = surface(open_task(outcome, data, device), points=points, margin=margin)
-    other, trial = stand_in(names_of([outcome])), outcome.trial
+def figure3(
+    outcomes: Sequence[Outcome], data: Domains, *, device: str = "cpu", points: int = 21, margin: float = 0.5
+) -> Drawing:
+    """Draw the losses of every domain on the plane through three models of a walk, a picture for every target."""
+    measured = [(one, surface(open_task(one, data, device), points=points, margin=margin)) for one in outcomes]
+    other = stand_in(names_of(outcomes))
     notes = (
-        "30 updates on each of three source domains in sequence, from the trained model (dot); the plane through the "
-        "three models reached (triangles), their mean (star); contours are the loss of each domain. Arrows: where Fish "
-        "(the end of the walk) and Arith (the mean) head.",
-        f"The model is {trial.label} on {trial.data}, target {trial.targets[0]}, seed {trial.seed}; "
-        f"the updates are steps of {measured.lr:g}.",
+        "30 updates on each of three source domains in sequence, from a model in mid-training (dot); the plane through "
+        "the three models reached (triangles), their mean (star); contours are the loss of each domain. Arrows: where "
+        "Fish (the end of the walk) and Arith (the mean) head.",
+        *(
+            f"{outcome.trial.targets[0]} unseen: {outcome.trial.label} on {outcome.trial.data}, seed "
+            f"{outcome.trial.seed}, after {outcome.trial.steps} updates; those of the walk are steps of {found.lr:g}."
+            for outcome, found in measured
+        ),
     )
     title = FIGURE3.title + (f": {other} stands in for the paper's data" if other else "")
-    return Drawing("figure3", title, {"": picture(measured)}, notes)
+    panels = {f"-{_file_name(one.trial.targets[0])}": picture(found) for one, found in measured}
+    return Drawing("figure3", title, panels, notes)
+
+
+def _file_name(target: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", target)
 
 
 def figure4(model: Task | None = None, *, steps: int = 15, domains: int = 3, batch: int = 32) -> Drawing:

@@ -18,7 +18,7 @@ from domainwise.paper.layout import has_own_rate, names_of, stand_in
 from domainwise.paper.numbers import DATA_SETS
 from domainwise.report.formats import Cell, Table, csv_table, json_text, writer
 
-PAPER = "the paper"  # the origin of a setting that the paper has unlike the preset of its table
+PAPER = "the paper's "  # a table or figure: the origin of a setting that is not that of its preset
 CHECKED = ("network", "input_size", "augment", "validation", "batch", "steps", "evaluate_every", "holdout", "precision",
            "dropout", "freeze_batch_norm", "test", "selection")  # fmt: skip
 
@@ -77,7 +77,7 @@ def preset_of(trial: Trial) -> str:
 def _changed(trial: Trial, preset: str) -> list[str]:
     """Every setting that is not that of the preset the trial was made with."""
     usual = of_algorithm(resolve(preset_of(trial) or preset, benchmark=trial.data, device="cuda"), trial.algorithm)
-    others = [name for name in CHECKED if trial.origins.get(name) != PAPER]
+    others = [name for name in CHECKED if not trial.origins.get(name, "").startswith(PAPER)]
     pairs = [(name, getattr(trial, name), getattr(usual, name)) for name in others]
     if not has_own_rate(trial):
         pairs.append(("lr", trial.hyperparameters.get("lr"), usual.lr))

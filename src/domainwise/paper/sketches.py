@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -14,6 +14,7 @@ from domainwise.report.drawing.matplotlib_svg import COLOURS, INK, Panel, panel
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+YELLOW = COLOURS[4]
 LOOKS = {"ERM": INK, "MLDG": COLOURS[3], "MAML": COLOURS[4], "Fish": COLOURS[1], "Arith": COLOURS[0]}
 
 
@@ -37,6 +38,55 @@ def _fan(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int, axes: A
         axes.annotate("", _point(to), _point(start), arrowprops=arrow)
         axes.plot([], [], color=LOOKS[name], label=name)
     _landmarks(bowls, axes)
+
+
+def solid_figure(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int) -> Panel:
+    """Draw the fan in three parameters: all weighted walks end on one flat triangle, wherever their weights lead."""
+    described = "The triangle of places that a weighted walk in three parameters can head for, with Fish and Arith"
+    return panel("directions in three parameters", described, 3.6, partial(_solid, bowls, start, inner_lr, inner_steps))
+
+
+def _solid(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int, flat: Axes) -> None:
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+
+    figure: Any = flat.figure
+    flat.remove()
+    axes = figure.add_subplot(projection="3d")
+    corners, models, tips = heads(bowls, start, inner_lr, inner_steps)
+    axes.add_collection3d(Poly3DCollection([corners.tolist()], facecolor=YELLOW, edgecolor=YELLOW, alpha=0.35))
+    axes.plot([], [], "s", color=YELLOW, alpha=0.6, label="where weights can lead")
+    for corner in corners:
+        axes.plot(*zip(start.tolist(), corner.tolist(), strict=True), ":", color=YELLOW, linewidth=0.9)
+    axes.plot(*models.T.tolist(), "o--", color=INK, linewidth=0.8, markersize=3, label="the walk")
+    for name, tip in tips.items():
+        axes.quiver(*start.tolist(), *(tip - start).tolist(), color=LOOKS[name], linewidth=1.8, arrow_length_ratio=0.09)
+        axes.plot([], [], color=LOOKS[name], linewidth=1.8, label=name)
+    axes.plot(*bowls.centres.T.tolist(), "^", color=INK, markersize=6, label="optimum of a domain")
+    for number, centre in enumerate(bowls.centres, 1):
+        axes.text(*centre[:2].tolist(), float(centre[2]) + 0.5, str(number))
+    axes.plot(*bowls.centroid[:, None].tolist(), "*", color=INK, markersize=8, label="centroid")
+    axes.set(xlabel="x", ylabel="y", zlabel="z", xticks=range(6), yticks=range(6), zticks=range(6))
+    axes.grid(visible=False)
+    axes.view_init(elev=24, azim=-16)
+    axes.tick_params(labelsize=7, pad=-2)
+    axes.set_box_aspect((1, 1, 1), zoom=0.9)
+    axes.legend(frameon=False, fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.03))
+
+
+def heads(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Return the corners of the triangle, the models visited, and the tips of Fish's and of Arith's arrow.
+
+    Weights that sum to one lead to the triangle; the arrows go on to where Arith is at the mean of the models visited.
+    """
+    legs = [(domain,) for domain in range(len(bowls))]
+    longer = (len(bowls) + 1) / 2
+    corners = start + fan(bowls, start, inner_lr, inner_steps, parts=1)
+    moves = {
+        name: displacement(bowls, start, legs, STRATEGIES[name].combine, inner_lr, inner_steps)
+        for name in ("Fish", "Arith")
+    }
+    tips = {name: start + longer * move for name, move in moves.items()}
+    return corners, visited(bowls, start, legs, inner_lr, inner_steps), tips
 
 
 def path_figure(bowls: Bowls, paths: Mapping[str, Tensor]) -> Panel:

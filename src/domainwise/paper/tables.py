@@ -59,7 +59,7 @@ class PaperTable:
     average: str = "none"
     averages: Mapping[str, str] = field(default_factory=dict)  # by data set, where it differs
     steps: Mapping[str, int] = field(default_factory=dict)  # by data set, where the paper's are not the preset's
-    single: bool = False  # one trial, whose target is the last one asked for
+    models: int = 0  # how many are looked inside, of one seed and the last targets asked for; 0 where it is a table
 
     @property
     def rows(self) -> Sequence[Row]:
@@ -68,12 +68,14 @@ class PaperTable:
 
     def trials(self, data: Domains, settings: Settings, request: PaperRequest, folder: Path) -> Comparison:
         """Plan the trials of the requested rows on one data set; rows that share a run have it once."""
-        targets, seeds = request.targets, request.seeds
-        if self.single:
-            targets, seeds = "+".join(targets_of(data, targets)[-1]), 1
-        rows = requested_rows(self.rows, request, self.title.partition(",")[0].lower())
+        targets: str | list[str] = request.targets
+        seeds = request.seeds
+        if self.models:
+            targets, seeds = ["+".join(names) for names in targets_of(data, targets)[-self.models :]], 1
+        where = self.title.partition(",")[0].lower()
+        rows = requested_rows(self.rows, request, where)
         if settings.origins.get("steps") != "given" and data.name in self.steps:
-            origins = {**settings.origins, "steps": PAPER}
+            origins = {**settings.origins, "steps": PAPER + where}
             settings = replace(settings, steps=self.steps[data.name], origins=origins)
         specs = list(dict.fromkeys(row.spec_at(settings.lr) for row in rows))
         average = self.averages.get(data.name, self.average)

@@ -57,6 +57,12 @@ def three_bowls() -> Bowls:
     return Bowls(centres, curvatures)
 
 
+def ternary_bowls() -> Bowls:
+    """Return three bowls of three parameters, the optimum of each on an axis of its own, 4 from the origin."""
+    curvatures = torch.tensor([[1.0, 2.0, 2.0], [2.0, 1.0, 2.0], [2.0, 2.0, 1.0]], dtype=torch.float64)
+    return Bowls(4 * torch.eye(3, dtype=torch.float64), curvatures.diag_embed())
+
+
 @dataclass(frozen=True)
 class Strategy:
     """A method: how it groups the domains of a round into legs, and how much each leg counts."""

@@ -76,7 +76,7 @@ def reproduce(
         return
 
     def job(comparison: Comparison, keep: bool) -> Job:
-        return Job(comparison, machine, Beside(keep=o.Kept.best if keep else o.Kept.none), many, cluster)
+        return Job(comparison, machine, Beside(keep=o.Kept.none, snapshots=int(keep)), many, cluster)
 
     ask = Ask(**vars(choices), device=choose_device(machine.device, elsewhere=cluster.elsewhere))
     if machine.output:
