@@ -20,7 +20,7 @@ import domainwise as dw
 from domainwise import InputError
 from domainwise.data.sources.digits import digits
 from domainwise.experiment.integrity import sealed
-from domainwise.saved_models.trust import Code
+from domainwise.saved_models.build import Code
 
 Command = Callable[..., tuple[int, str, str]]
 RAN = "ran.txt"

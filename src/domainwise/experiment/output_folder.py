@@ -13,7 +13,7 @@ from domainwise._version import __version__
 from domainwise.errors import InputError, warn
 from domainwise.experiment import integrity
 from domainwise.experiment.records import Journal, Result, publish
-from domainwise.experiment.results import DAMAGED, homes, result_in, trial_in
+from domainwise.experiment.results import DAMAGED, OUTCOMES, homes, result_in, trial_in
 from domainwise.experiment.trial import Trial, separated
 from domainwise.files import ABSENT, LOCK, NotAFile, content_of, locked, make_folder
 
@@ -81,7 +81,7 @@ def make_room(home: Path) -> None:
     """Take away the result of a trial, so that it is run again, and what would stand in the way of that."""
     with suppress(FileNotFoundError, IsADirectoryError, NotAFile):
         content_of(home / "result.json")  # what cannot be read just now is not deleted for that
-    for name in ("result.json", "counts.json"):
+    for name in ("result.json", "counts.json", OUTCOMES):
         integrity.make_way(home / name)
         (home / name).unlink(missing_ok=True)
     for name in ("trial.json", Journal.LEAN, Journal.WHOLE, "error.txt", ".lock"):

@@ -148,6 +148,7 @@ def damaged(id: str, sentence: str) -> records.Result:
 
 
 DAMAGED = "damaged"
+OUTCOMES = "outcomes.npz"  # see domainwise.experiment.outcomes
 READ = ("records.jsonl", "counts.json")  # the files of a trial whose numbers are shown, beside those of its result
 
 

@@ -16,8 +16,9 @@ from domainwise.errors import InputError, typed
 from domainwise.experiment import integrity
 from domainwise.experiment.output_folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
 from domainwise.experiment.records import Journal
-from domainwise.experiment.results import DAMAGED, READ, homes, result_in, trial_in, warn_of_no_hashes
+from domainwise.experiment.results import DAMAGED, OUTCOMES, homes, result_in, trial_in, warn_of_no_hashes
 from domainwise.files import LOCK, is_locked, leftovers
+from domainwise.saved_models import card
 from domainwise.saved_models.saved import CONFIG, read as weights_of
 from domainwise.sweeps import claims
 from domainwise.sweeps.status import PLAN
@@ -141,10 +142,18 @@ def _trial(home: Path, looked: dict[str, int]) -> Iterator[Finding]:
         yield from _leftovers(home, result["status"])
     elif any((home / name).exists() for name in ("counts.json", f"best/{CONFIG}")) and not saved(home):
         yield Finding(home, f"{home / 'result.json'} is missing, of a trial that has ended", partial(_run_again, home))
+    yield from _outcomes(home, result.get("files", {}))
     yield from _dispensable(home / BALANCE, "domainwise balance --keep measures it again")
     yield from _dispensable(home / SURFACE, "domainwise surface --keep measures it again")
     for one in _models(home, result.get("files", {}), looked):
         yield replace(one, mend=partial(_run_again, home)) if ended else one
+
+
+def _outcomes(home: Path, files: dict[str, object]) -> Iterator[Finding]:
+    """A file that is damaged; one that is gone was removed on purpose."""
+    known, path = files.get(OUTCOMES), home / OUTCOMES
+    if known and os.path.lexists(path) and (wrong := _wrong(partial(integrity.verify, path, known))) is not None:
+        yield Finding(path, wrong, partial(_run_again, home))
 
 
 def _dispensable(path: Path, otherwise: str) -> Iterator[Finding]:
@@ -156,7 +165,7 @@ def _dispensable(path: Path, otherwise: str) -> Iterator[Finding]:
 def _models(home: Path, files: dict[str, object], looked: dict[str, int]) -> Iterator[Finding]:
     """Models that are there, whole or in part; one that is gone entirely was removed on purpose."""
     names = {path.relative_to(home).as_posix() for path in models_in(home)}
-    names |= {name.rpartition("/")[0] for name in files if name not in READ and (home / name).exists()}
+    names |= {name.rpartition("/")[0] for name in files if "/" in name and (home / name).exists()}
     for name in sorted(names):
         known = files.get(f"{name}/{CONFIG}")
         if known and (wrong := _wrong(partial(integrity.verify, home / name / CONFIG, known))) is not None:
@@ -168,8 +177,9 @@ def _models(home: Path, files: dict[str, object], looked: dict[str, int]) -> Ite
 
 def _model(home: Path, looked: dict[str, int]) -> Iterator[Finding]:
     looked["model"] = looked.get("model", 0) + 1
-    if (wrong := _wrong(partial(weights_of, home))) is not None:
-        yield Finding(home, wrong)
+    for look in (weights_of, card.read):
+        if (wrong := _wrong(partial(look, home))) is not None:
+            yield Finding(home, wrong)
 
 
 def _cache(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
@@ -18,7 +18,8 @@ from domainwise.acceleration.shared_device import Submit, directly
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import refresh_batch_norm, swapped_in
 from domainwise.data.batches.feed import Feed, Inputs, Part, batches
-from domainwise.experiment.metrics import BINS, kept
+from domainwise.experiment.metrics import BINS, MANY, kept
+from domainwise.experiment.outcomes import TOP
 from domainwise.experiment.records import DomainScores, Scores
 from domainwise.experiment.trial import Trial
 from domainwise.seeds import seed_hash
@@ -35,19 +36,27 @@ def evaluate(
 
     With ``counts`` also what :mod:`domainwise.experiment.metrics` derives everything else from.
     """
-    return Pending(_sums(algorithm, part, inputs, generator, counts), len(part)).result()
+    return Pending(part, _sums(algorithm, part, inputs, generator, counts)).result()
 
 
 @dataclass(frozen=True)
 class Pending:
     """An evaluation that the device may still be at; it has the next one to go on with meanwhile."""
 
+    part: Part
     sums: dict[str, Tensor]  # on the device
-    count: int
+    logits: tuple[dict[str, Tensor], ...] = ()  # by batch, on the device
 
     def result(self) -> Scores:
         """Wait for the device, and return the scores."""
-        return _named(_fetched(self.sums), self.count)
+        return _named(_fetched(self.sums), len(self.part))
+
+    def columns(self) -> dict[str, Tensor]:
+        """Wait for the device, and return what :mod:`domainwise.experiment.outcomes` keeps of every image."""
+        rows = self.part.rows
+        told = {name: torch.cat([batch[name] for batch in self.logits]).cpu() for name in self.logits[0]}
+        index, label = torch.from_numpy(rows), torch.from_numpy(self.part.domain.labels[rows])
+        return {"index": index.int(), "label": label.int(), **told}
 
 
 class Evaluator:
@@ -76,11 +85,21 @@ class Evaluator:
             for model, name in models.items()
             for part in ("", ", all")
         }
+        self.evaluated: dict[str, dict[str, Pending]] = {}
 
     def evaluate(self, model: str = "model") -> DomainScores:
         """Return the scores of the weights that are in the network now: the model's, or those of a named average."""
         pending = {name: self._domain(name, main, holdout, model) for name, (main, holdout) in self.parts.items()}
+        self.evaluated = pending
         return {name: {part: one.result() for part, one in own.items()} for name, own in pending.items()}
+
+    def outcomes(self) -> dict[str, dict[str, dict[str, Tensor]]]:
+        """Return what the weights evaluated last made of every image of the hold-outs and the targets."""
+        found = {
+            name: {part: one.columns() for part, one in own.items() if one.logits}
+            for name, own in self.evaluated.items()
+        }
+        return {name: parts for name, parts in found.items() if parts}
 
     def validation_loss(self, domains: DomainScores) -> float:
         """Return the mean loss on the holdouts of the sources."""
@@ -104,11 +123,14 @@ class Evaluator:
         pending = {"holdout": self._part(holdout, self.generators[model] if augmented else None)}
         if not self.evaluate_all:
             return pending
-        return {"main": self._part(main, self.generators[f"{model}, all"] if augmented else None), **pending}
+        trained_on = self._part(main, self.generators[f"{model}, all"] if augmented else None, kept=False)
+        return {"main": trained_on, **pending}
 
-    def _part(self, part: Part, generator: torch.Generator | None = None) -> Pending:
-        sums = self.submit(lambda: _sums(self.algorithm, part, self.feed.inputs, generator, counts=True))
-        return Pending(sums, len(part))
+    def _part(self, part: Part, generator: torch.Generator | None = None, kept: bool = True) -> Pending:
+        logits: list[dict[str, Tensor]] = []
+        keep = (lambda found, y: logits.append(_largest(found, y))) if kept else _nowhere
+        sums = self.submit(lambda: _sums(self.algorithm, part, self.feed.inputs, generator, counts=True, keep=keep))
+        return Pending(part, sums, tuple(logits))
 
     def state_dict(self) -> dict[str, Any]:
         return {name: generator.get_state() for name, generator in self.generators.items()}
@@ -119,15 +141,34 @@ class Evaluator:
             generator.set_state(state[name] if name in state else state["average" + ", all" * name.endswith(", all")])
 
 
+def _nowhere(logits: Tensor, y: Tensor) -> None:
+    """Keep nothing of a batch."""
+
+
 def _sums(
-    algorithm: Algorithm, part: Part, inputs: Inputs, generator: torch.Generator | None, counts: bool
+    algorithm: Algorithm,
+    part: Part,
+    inputs: Inputs,
+    generator: torch.Generator | None,
+    counts: bool,
+    keep: Callable[[Tensor, Tensor], None] = _nowhere,
 ) -> dict[str, Tensor]:
     sums: dict[str, Tensor] = {}
     for x, y in batches(part, inputs, generator):
         logits = algorithm.predict(x).float()
+        keep(logits, y)
         found = {**_totals(logits, y), **(_counts(logits, y) if counts else {})}
         sums = {name: sums[name] + value if sums else value for name, value in found.items()}
     return sums
+
+
+def _largest(logits: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """All logits of a batch; of many classes those that :mod:`domainwise.experiment.outcomes` keeps."""
+    if logits.shape[1] <= MANY:
+        return {"logits": logits.clone()}  # the next batch may be computed into the same memory
+    top = logits.topk(TOP)
+    true = logits.gather(1, y[:, None])[:, 0]
+    return {"logits": top.values, "top": top.indices.int(), "true": true, "total": logits.logsumexp(1)}
 
 
 def _totals(logits: Tensor, y: Tensor) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,9 @@ from domainwise.algorithms import Algorithm
 from domainwise.data.batches.feed import Inputs
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError
+from domainwise.experiment.outcomes import Table, write
 from domainwise.experiment.records import Record
+from domainwise.experiment.results import OUTCOMES
 from domainwise.experiment.selection import pooled_validation, validation
 from domainwise.experiment.settings import whole
 from domainwise.experiment.trial import Trial
@@ -22,6 +25,7 @@ from domainwise.files import names_in
 from domainwise.saved_models.saved import fingerprint, save
 
 Keep = Literal["best", "none", "all"]
+Outcomes = dict[str, dict[str, dict[str, Tensor]]]  # as Evaluator.outcomes returns them
 
 
 class Keeper:
@@ -40,10 +44,11 @@ class Keeper:
         self.values: dict[str, float] = {}
         self.kept: dict[str, tuple[int, dict[str, Tensor]]] = {}
         self.recalled: dict[str, dict[str, Any]] = {}  # beside the weights of each
+        self.outcomes: dict[str, tuple[int, Outcomes]] = {}  # of the best step so far
 
     def begin(self, algorithm: Algorithm, data: Domains, inputs: Inputs) -> None:
         """Take the algorithm whose models are to be kept, before its first update."""
-        self.algorithm = algorithm
+        self.algorithm, self.classes = algorithm, len(data.classes)
         if self.keep != "none" or self.snapshots:
             self.about: dict[str, Any] = {
                 "trial": self.trial.to_json(),
@@ -61,13 +66,11 @@ class Keeper:
         if step in self.snapshots:
             self._write(f"snapshots/{step}", self._weights(), {"step": step, "validation": None, "which": "model"})
 
-    def evaluated(self, which: str, record: Record, last: bool) -> None:
-        """Keep the current weights if this record of them is the best so far.
+    def evaluated(self, which: str, record: Record, last: bool, outcomes: Callable[[], Outcomes] = dict) -> None:
+        """Keep the current weights, and what they made of every image, if this record of them is the best so far.
 
         ``which`` is "model", or the name of the averager whose weights are in the network now.
         """
-        if self.keep == "none":
-            return
         value = self._value(record)
         if self.keep == "all":
             config = {"step": record["step"], "validation": value, **self._told(which)}
@@ -76,7 +79,20 @@ class Keeper:
             return
         if which not in self.values or value > self.values[which]:  # the first of equals, as in selection
             self.values[which] = value
+            self.outcomes[which] = record["step"], outcomes()
+            if self.keep == "none":
+                return
             self.kept[which], self.recalled[which] = (record["step"], self._weights()), self._recalled()
+
+    def write_outcomes(self, folder: Path, steps: Mapping[str, int]) -> None:
+        """Write what the selected models made of every image; ``steps`` are those that were selected.
+
+        Of a run that went on from a checkpoint of an earlier version, the best step may not be known.
+        """
+        known = {which: one for which, one in self.outcomes.items() if one[0] == steps.get(which) and one[1]}
+        tables = {which: (step, _as_arrays(outcomes)) for which, (step, outcomes) in known.items()}
+        if tables:
+            write(folder / OUTCOMES, self.classes, tables)
 
     def write(self, folder: Path) -> None:
         """Write the best models into a trial's folder, in place of those of an earlier run."""
@@ -89,11 +105,13 @@ class Keeper:
                 shutil.rmtree(folder / stale)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"values": dict(self.values), "kept": dict(self.kept), "recalled": dict(self.recalled)}
+        kept = {"values": dict(self.values), "kept": dict(self.kept), "recalled": dict(self.recalled)}
+        return {**kept, "outcomes": dict(self.outcomes)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.values, self.kept, recalled = (self._named(state.get(key, {})) for key in ("values", "kept", "recalled"))
         self.recalled = {which: recalled.get(which, {}) for which in self.kept}
+        self.outcomes = dict(state.get("outcomes", {}))
 
     def _named(self, state: dict[str, Any]) -> dict[str, Any]:
         """Put the names of averagers in place: the only one there could be was called "average" once."""
@@ -128,6 +146,13 @@ class Keeper:
             return float(record["step"])
         measure = pooled_validation if self.trial.selection == "pooled" else validation
         return measure(record, self.trial.targets)
+
+
+def _as_arrays(outcomes: Outcomes) -> Table:
+    return {
+        domain: {part: {name: column.numpy() for name, column in columns.items()} for part, columns in parts.items()}
+        for domain, parts in outcomes.items()
+    }
 
 
 def checked(keep: Keep) -> Keep:

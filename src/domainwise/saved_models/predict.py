@@ -21,7 +21,7 @@ import numpy.typing as npt
 from domainwise.data.decoded.image import ImageError, image_bytes, in_threads, pillow_warnings, read_rgb, resized
 from domainwise.data.domains import CHANNELS, Images
 from domainwise.data.sources.listing import quoted
-from domainwise.errors import InputError, csv_row, defused, legible, warn
+from domainwise.errors import InputError, csv_row, defused, is_number, legible, warn
 from domainwise.experiment.records import finite
 
 if TYPE_CHECKING:
@@ -36,13 +36,15 @@ MOST = 20  # classes that are named in a summary
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted class of one image file and how probable it is, or why the file cannot be read as an image."""
+    """The predicted class of one image file and how probable it is, or why there is none."""
 
     file: str
     class_name: str = ""
     probability: float | None = None
     problem: str = ""
     probabilities: npt.NDArray[np.float32] | None = field(default=None, repr=False, compare=False)  # of all classes
+    made_from: bool = field(default=False, repr=False, compare=False)  # the model was, among others
+    unsure: bool = field(default=False, repr=False, compare=False)  # and so without a class: see the problem
 
     @property
     def kind(self) -> str:
@@ -51,11 +53,14 @@ class Prediction:
         return self.class_name
 
 
-def predictions(model: Model, files: Sequence[str]) -> Iterator[Prediction]:
+def predictions(model: Model, files: Sequence[str], min_probability: float = 0.0) -> Iterator[Prediction]:
     """Yield a prediction for every file in turn; no more images are in memory than the network takes at once.
 
-    Every image is decoded and resized as for evaluation. A model for images of one channel gets them in grey.
+    Every image is decoded and resized as for evaluation. A model for images of one channel gets them in grey. An image
+    whose most probable class is less probable than ``min_probability`` gets none.
     """
+    if not (is_number(min_probability) and 0 <= min_probability <= 1):
+        raise InputError(f"min_probability is a number from 0 to 1, got {min_probability!r}")
     channels = model.config["channels"]
     if not model.config["input_size"]:
         raise InputError(f"this model takes rows of {channels} numbers and no images: give it an array, in Python")
@@ -64,10 +69,11 @@ def predictions(model: Model, files: Sequence[str]) -> Iterator[Prediction]:
             f"this model takes images of {channels} channels, and those in files have 1 or {CHANNELS}: "
             "give it arrays, in Python"
         )
-    return (each for at in range(0, len(files), BATCH) for each in _together(model, files[at : at + BATCH]))
+    starts = range(0, len(files), BATCH)
+    return (each for at in starts for each in _together(model, files[at : at + BATCH], min_probability))
 
 
-def _together(model: Model, files: Sequence[str]) -> Iterator[Prediction]:
+def _together(model: Model, files: Sequence[str], least: float) -> Iterator[Prediction]:
     work = partial(_pixels, size=model.config["input_size"], grey=model.config["channels"] == 1)
     with pillow_warnings(), closing(in_threads(work, files)) as results:
         decoded = list(results)
@@ -77,9 +83,18 @@ def _together(model: Model, files: Sequence[str]) -> Iterator[Prediction]:
         if isinstance(image, ImageError):
             yield Prediction(file, problem=str(image))
         else:
-            row = rows.pop(0)
-            best = int(row.argmax())
-            yield Prediction(file, model.classes[best], float(row[best]), probabilities=row)
+            yield _predicted(file, model.classes, rows.pop(0), least, model.card.knows(image))
+
+
+def _predicted(
+    file: str, classes: Sequence[str], row: npt.NDArray[np.float32], least: float, made_from: bool
+) -> Prediction:
+    best = int(row.argmax())
+    name, probability = classes[best], float(row[best])
+    if probability >= least:
+        return Prediction(file, name, probability, probabilities=row, made_from=made_from)
+    problem = f"not sure: the most probable class is {legible(name)}, below {least:g}"
+    return Prediction(file, "", probability, problem, probabilities=row, made_from=made_from, unsure=True)
 
 
 def _pixels(path: str, size: int, grey: bool) -> Images | ImageError:
@@ -118,7 +133,7 @@ def as_json(predictions: Iterable[Prediction], classes: Sequence[str] = ()) -> I
         about["problem"] = one.problem or None
         if classes:
             values = _of_all(one, classes)
-            about["probabilities"] = None if one.problem else dict(zip(classes, values, strict=True))
+            about["probabilities"] = None if None in values else dict(zip(classes, values, strict=True))
         yield between + json.dumps(finite(about), allow_nan=False)
         between = ",\n"
     yield "\n]\n"
@@ -131,7 +146,7 @@ def as_text(files: Sequence[str], classes_of_model: Sequence[str]) -> Lines:
     def lines(predictions: Iterable[Prediction], classes: Sequence[str] = ()) -> Iterator[str]:
         yield _padded(["file", "class"], wide, ["%", *map(legible, classes)], classes)
         for one in predictions:
-            values = [] if one.problem else [one.probability, *_of_all(one, classes)]
+            values = [one.probability, *_of_all(one, classes)]
             numbers = [one.problem] if one.problem else [f"{100 * (value or 0):.1f}" for value in values]
             yield _padded([legible(one.file), legible(one.class_name)], wide, numbers, classes)
 
@@ -153,17 +168,26 @@ def _of_all(one: Prediction, classes: Sequence[str]) -> list[float | None]:
 class Tally:
     """Counts predictions as they pass, for a summary at the end.
 
-    ``domains`` are those that the model knows, None where it does not say, and ``targets`` those it was not trained on.
+    ``domains`` are those that the model knows, None where it does not say, and ``targets`` those it was not trained on;
+    with ``hashed``, the model knows every image that it was made from.
     """
 
     def __init__(
-        self, classes: Sequence[str], domains: Sequence[str] | None = None, targets: Sequence[str] = (), data: str = ""
+        self,
+        classes: Sequence[str],
+        domains: Sequence[str] | None = None,
+        targets: Sequence[str] = (),
+        data: str = "",
+        *,
+        hashed: bool = False,
     ) -> None:
+        self.hashed = hashed
         self.classes = frozenset(classes)
         self.domains, self.targets, self.data = domains, frozenset(targets), data
         self.places: Counter[str] = Counter()  # images by the folder that their class's folder lies in
         self.counts: Counter[str] = Counter()
-        self.right = self.strangers = self.unreadable = 0
+        self.strangers: Counter[str] = Counter()  # images by the folder, where that is no class
+        self.right = self.unreadable = self.unsure = self.made_from = 0
         self.first = ""  # of those that cannot be read
 
     def watch(self, predictions: Iterable[Prediction]) -> Iterator[Prediction]:
@@ -172,8 +196,12 @@ class Tally:
             home = Path(os.path.abspath(one.file)).parent  # noqa: PTH100
             folder = normalize("NFC", home.name)
             self.places[normalize("NFC", home.parent.name)] += 1
-            self.strangers += folder not in self.classes
-            if one.problem:
+            if folder not in self.classes:
+                self.strangers[folder] += 1
+            self.made_from += one.made_from
+            if one.unsure:
+                self.unsure += 1
+            elif one.problem:
                 self.unreadable += 1
                 self.first = self.first or f"{quoted(one.file)} ({one.problem})"
             else:
@@ -185,16 +213,41 @@ class Tally:
     def summary(self) -> list[str]:
         """Lines that say how many images are of each class, and how many are right where their folders are classes."""
         read = self.counts.total()
-        if not read:
+        if not read + self.unsure:
             return []
         named = [f"{legible(name)} {count:,}" for name, count in self.counts.most_common(MOST)]
         more = len(self.counts) - len(named)
         others = [f"{more} more classes {read - sum(n for _, n in self.counts.most_common(MOST)):,}"] if more else []
-        lines = [f"{read:,} image{'s' * (read != 1)}: {', '.join([*named, *others])}"]
-        if not self.strangers:
+        lines = [f"{read:,} image{'s' * (read != 1)}: {', '.join([*named, *others])}"] if read else []
+        if self.unsure:
+            lines.append(f"without a class, since none is probable enough: {self.unsure:,} of {read + self.unsure:,}")
+        if not self.strangers and read:
             lines.append(f"right, by the names of their folders: {self.right:,} of {read:,}, {self.right / read:.1%}")
-            lines.append(self._seen)
-        return lines
+        elif self.strangers.total() < self.places.total():
+            lines.append(self._unknown)
+        return [*lines, *self._known_images]
+
+    @property
+    def _unknown(self) -> str:
+        """Some folders are called like classes, so that the others may be classes too."""
+        some = ", ".join(f"{legible(name)} {count:,}" for name, count in self.strangers.most_common(MOST))
+        return (
+            f"images in folders that are called like no class of this model: {some}. It answers with a class it knows, "
+            "so that where those are classes too, none of their images can be right"
+        )
+
+    @property
+    def _known_images(self) -> list[str]:
+        """Whether the model was trained on these images: by their hashes, or else as far as names say."""
+        if not self.hashed:
+            return [] if self.strangers or not self.counts.total() else [self._seen]
+        many = self.places.total() - self.unreadable
+        if not self.made_from:
+            return ["the model was made from none of these images"]
+        return [
+            f"the model was made from {self.made_from:,} of these {many:,} images: being right on those says nothing "
+            "of new ones"
+        ]
 
     @property
     def _seen(self) -> str:
@@ -214,6 +267,6 @@ class Tally:
     @property
     def trouble(self) -> str:
         """A sentence about what cannot be read, if there is any."""
-        of = self.unreadable + self.counts.total()
+        of = self.places.total()
         files = f"{self.unreadable:,} of {of:,} file{'s' * (of != 1)}"
         return f"{files} cannot be read as images, the first of them {self.first}" if self.unreadable else ""

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from domainwise.algorithms import Algorithm, Spec
+from domainwise._version import __version__
+from domainwise.algorithms import Algorithm
 from domainwise.averaging import canonical
-from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD, augmentation
+from domainwise.data.batches.augment import augmentation
 from domainwise.data.sources.folders import images_in
 from domainwise.errors import InputError, require, typed, warn
 from domainwise.experiment import integrity
@@ -26,12 +27,13 @@ from domainwise.experiment.records import publish
 from domainwise.experiment.trial import Trial
 from domainwise.files import make_folder, replacing, sync
 from domainwise.machine import choose_device
-from domainwise.networks.network import Network, build
 from domainwise.networks.weight_files import save_tensors
+from domainwise.saved_models.build import algorithm_of, allowed, network_of
+from domainwise.saved_models.card import Card, read as read_card
 from domainwise.saved_models.predict import BATCH, Prediction, predictions
-from domainwise.saved_models.trust import allowed
 
 WEIGHTS = "model.safetensors"
+FORMAT = 1  # of a config.json; what another number means is not known here
 NEEDED = {"classes", "channels", "input_size", "mean", "std"}  # of a config.json, beside the trial
 CONFIG = "config.json"
 PLAIN, AVERAGED = "best", "best-average"  # the second is of the averager named first; more are best-average-<averager>
@@ -39,38 +41,55 @@ PLAIN, AVERAGED = "best", "best-average"  # the second is of the averager named 
 
 @dataclass(frozen=True)
 class Model:
-    """``predict`` gives the names of classes, ``probabilities`` one row per image."""
+    """A trained model: ``predict`` gives the names of classes, ``probabilities`` one row per image."""
 
     algorithm: Algorithm
     config: Mapping[str, Any]
+    card: Card = field(default=Card(), repr=False)
 
     @property
     def classes(self) -> tuple[str, ...]:
         return tuple(self.config["classes"])
 
-    def predict(self, images: npt.ArrayLike | Tensor) -> list[str]:
-        """``images``: uint8 or floats from 0 to 1, (N, H, W, C) of any size or one of them; of a table rows (N, d)."""
-        return [self.classes[i] for i in self.probabilities(images).argmax(1)]
+    @property
+    def expectation(self) -> str:
+        """A sentence on how right it will be at a new site; empty where no comparison has told."""
+        return str(self.card.expected or "")
+
+    def predict(self, images: npt.ArrayLike | Tensor, *, min_probability: float = 0.0) -> list[str]:
+        """Return the class of every image: uint8 or floats from 0 to 1, (N, H, W, C) of any size or one of them.
+
+        A model of a table takes rows (N, d). The class is empty where the most probable class is less probable than ``min_probability``.
+        """
+        rows = self.probabilities(images)
+        return [self.classes[row.argmax()] if row.max() >= min_probability else "" for row in rows]
 
     def probabilities(self, images: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
+        """Return the probability of every class, a row for each image.
+
+        A model that a comparison recommended has a temperature, so that they are right at sites it has not seen.
+        """
         array = _inputs(images, self.config["channels"], table=not self.config["input_size"])
         if not len(array):
             return np.zeros((0, len(self.classes)), np.float32)
         recipe = augmentation("none", self.config["input_size"], self.config["mean"], self.config["std"])
-        device = self.algorithm.device
-        rows = [
-            self.algorithm.predict(recipe.plain(array[i : i + BATCH].to(device))).softmax(1).cpu()
-            for i in range(0, len(array), BATCH)
-        ]
+        device, rows = self.algorithm.device, []
+        for i in range(0, len(array), BATCH):
+            batch = torch.from_numpy(array[i : i + BATCH].copy()).to(device)  # it may be read-only, which torch is not
+            logits = self.algorithm.predict(recipe.plain(batch))
+            rows.append((logits / self.card.temperature).softmax(1).cpu())
         return torch.cat(rows).float().numpy()
 
-    def predict_files(self, *places: str | os.PathLike[str]) -> Iterator[Prediction]:
-        """One after the other, the images in files and folders; each is read as data to train on is."""
+    def predict_files(self, *places: str | os.PathLike[str], min_probability: float = 0.0) -> Iterator[Prediction]:
+        """Yield a prediction for each image in files and folders; each is read as data to train on is.
+
+        One whose most probable class is less probable than ``min_probability`` has none.
+        """
         for place in places:
             if isinstance(place, list | tuple):
                 raise InputError("files are given one by one: model.predict_files(*files)")
             require("a file", place, str | os.PathLike[str])
-        return predictions(self, images_in(places))
+        return predictions(self, images_in(places), min_probability)
 
 
 @typed
@@ -112,7 +131,7 @@ def loaded(
     for name, value in config.get("recalled", {}).items():
         if name in algorithm.recalled:
             setattr(algorithm, name, value)
-    return Model(algorithm, config)
+    return Model(algorithm, config, read_card(home))
 
 
 def home_of(folder: Path, which: str | None) -> Path:
@@ -159,7 +178,7 @@ def _named(which: str, names: list[str]) -> str | None:
     return kind[0] if len(kind) == 1 else None
 
 
-def _inputs(images: npt.ArrayLike | Tensor, channels: int, table: bool) -> Tensor:
+def _inputs(images: npt.ArrayLike | Tensor, channels: int, table: bool) -> npt.NDArray[Any]:
     try:
         array = np.asarray(images)
     except ValueError:
@@ -168,9 +187,7 @@ def _inputs(images: npt.ArrayLike | Tensor, channels: int, table: bool) -> Tenso
         raise InputError(f"the images are not an array: {error}") from None
     if array.dtype.kind in "US":
         raise InputError("images are given as arrays; those in files go to predict_files")
-    return torch.as_tensor(
-        np.ascontiguousarray(_row_values(array, channels) if table else _image_values(array, channels))
-    )
+    return _row_values(array, channels) if table else _image_values(array, channels)
 
 
 def _row_values(array: npt.NDArray[Any], columns: int) -> npt.NDArray[Any]:
@@ -203,6 +220,9 @@ def _image_values(array: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
 def described(folder: Path) -> tuple[dict[str, Any], Trial]:
     """What its config.json says; other programs write files of that name too."""
     config = integrity.read(folder / CONFIG)
+    by = str(config.get("domainwise", __version__))
+    if config.get("format", FORMAT) != FORMAT:
+        raise InputError(f"{folder} holds a model of a later version of domainwise than this, {by}: use that version")
     try:
         trial = Trial.from_json(config["trial"])
         if not config.keys() >= NEEDED:
@@ -211,7 +231,8 @@ def described(folder: Path) -> tuple[dict[str, Any], Trial]:
             raise TypeError("names are texts")
         return config, trial
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} holds no model that this version of domainwise can read") from error
+        made = "" if by == __version__ else f": it was made by version {by}, and this is {__version__}"
+        raise InputError(f"{folder} holds no model that this version of domainwise can read{made}") from error
 
 
 def read(folder: Path) -> dict[str, Tensor]:
@@ -246,7 +267,8 @@ def save(folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any])
     with replacing(folder / WEIGHTS) as temporary:
         save_tensors({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
         sync(temporary)
-    publish(folder / CONFIG, integrity.sealed({**config, "files": {WEIGHTS: integrity.digest(folder / WEIGHTS)}}))
+    made = {"format": FORMAT, "domainwise": __version__, "files": {WEIGHTS: integrity.digest(folder / WEIGHTS)}}
+    publish(folder / CONFIG, integrity.sealed({**config, **made}))
     sync(folder)
 
 
@@ -257,43 +279,3 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def algorithm_of(trial: Trial) -> Algorithm:
-    return Spec(trial.algorithm, trial.hyperparameters, trial.file, trial.source).create()
-
-
-def network_of(trial: Trial, algorithm: Algorithm, channels: int, classes: int, *, filled: bool = True) -> Network:
-    """The network a trial starts from; not ``filled``, with random weights whatever the trial says."""
-    net = build(
-        f"{trial.network_file}:{trial.network.rpartition(':')[2]}" if trial.network_file else trial.network,
-        (trial.input_size, trial.input_size, channels) if trial.input_size else (channels,),
-        classes,
-        pretrained=filled and trial.weights == "pretrained",
-        weights=trial.weights_file if filled and trial.weights_file else None,
-        dropout=trial.dropout,
-        freeze_batch_norm=trial.freeze_batch_norm,
-        extra_channels=algorithm.extra_channels,
-        source=trial.network_source,
-    )
-    if filled:
-        _check_given(trial, net)
-    return net
-
-
-def _check_given(trial: Trial, net: Network) -> None:
-    """A network of one's own may say these itself: what was asked for must not be what it does not do."""
-    for name, own in (("dropout", net.dropout.p), ("freeze_batch_norm", net.freeze_batch_norm)):
-        if trial.origins.get(name) == "given" and own != getattr(trial, name):
-            raise InputError(
-                f"{name}={getattr(trial, name)} was asked for, and {trial.network} has {own}, which is its own: change "
-                "it there, or leave the setting out"
-            )
-
-
-def normalisation(net: Network, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The mean and the deviation of what the network was pretrained on; ImageNet's for colours, none for the rest."""
-    if channels != 3:
-        return (0.0,), (1.0,)
-    about = getattr(net.featurizer, "pretrained_cfg", {})
-    return tuple(about.get("mean", IMAGENET_MEAN)), tuple(about.get("std", IMAGENET_STD))

@@ -10,10 +10,11 @@ import torch
 
 from domainwise.averaging import averagers
 from domainwise.data.domains import Domains
+from domainwise.experiment.outcomes import bytes_kept
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import Network
+from domainwise.saved_models.build import algorithm_of, network_of
 from domainwise.saved_models.keep import Keep, checked, spread
-from domainwise.saved_models.saved import algorithm_of, network_of
 
 ADAM = 2  # copies of the weights that an optimizer keeps
 HEADER = 2**12  # bytes of a file beside its tensors
@@ -37,8 +38,9 @@ def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: 
     models = best + (variants * evaluations if keep == "all" else 0) + len(spread(snapshots, trial.steps))
     inner = ADAM if trial.hyperparameters.get("inner") in ("adam", "momentum") else 0
     copies = 1 + ADAM + inner + best + _averaged(trial)
-    told = variants * _counts(trial, data)
-    return Disk(2 * (weights * copies + GENERATORS) + evaluations * told, weights * models + told)
+    told, seen = variants * _counts(trial, data), variants * _outcomes(trial, data)
+    running = 2 * (weights * copies + seen + GENERATORS) + evaluations * told
+    return Disk(running, weights * models + told + seen)
 
 
 CELL = 40  # bytes of a number of images in counts.json, with what says of which classes
@@ -48,6 +50,12 @@ def _counts(trial: Trial, data: Domains) -> int:
     """The bytes that one evaluation says of all classes, for every domain and part of one."""
     cells = len(data.classes) ** 2
     return sum(HEADER + CELL * min(2 * cells, len(domain)) for domain in data)
+
+
+def _outcomes(trial: Trial, data: Domains) -> int:
+    """The bytes of what one model made of every image of the hold-outs and the targets."""
+    parts = [len(domain) * (1 if domain.name in trial.targets else trial.holdout) for domain in data]
+    return HEADER * (1 + 2 * len(parts)) + math.ceil(sum(parts)) * bytes_kept(len(data.classes))
 
 
 def _network(trial: Trial, data: Domains) -> Network:

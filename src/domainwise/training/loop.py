@@ -65,10 +65,10 @@ def evaluated(step: int, seconds: float, last: bool, setup: Setup, keeper: Keepe
     """Evaluate the model and every average that is ready, and let the keeper see each of them."""
     evaluator, averages, loss = setup.evaluator, setup.averages, setup.losses.mean()
     record: Record = {"step": step, "seconds": seconds, "loss": loss, "domains": evaluator.evaluate()}
-    keeper.evaluated("model", record, last)
+    keeper.evaluated("model", record, last, evaluator.outcomes)
     averages.evaluated(step, evaluator.validation_loss(record["domains"]))
     for name, weights in averages.ready(last):
         with evaluator.averaged(weights):
             scores = record.setdefault("averages", {})[name] = evaluator.evaluate(name)
-            keeper.evaluated(name, {**record, "domains": scores}, last)
+            keeper.evaluated(name, {**record, "domains": scores}, last, evaluator.outcomes)
     return record

@@ -16,7 +16,7 @@ from domainwise.experiment.integrity import Damaged, digest, read, sealed
 from domainwise.experiment.metrics import measures, tested, worst
 from domainwise.experiment.output_folder import ended, served
 from domainwise.experiment.records import DomainScores, Measures, ModelResult, Record, Result, averaged, publish_once
-from domainwise.experiment.results import READ
+from domainwise.experiment.results import OUTCOMES, READ
 from domainwise.experiment.selection import selected, summary
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, make_folder, names_in
@@ -62,6 +62,12 @@ def of_averages(trial: Trial, records: Sequence[Record]) -> Iterator[tuple[str, 
             yield name, own
 
 
+def steps_of(result: Result) -> dict[str, int]:
+    """The selected steps of the model and of its averages."""
+    models: dict[str, ModelResult] = {"model": result, **result["averages"]}
+    return {which: one["selected"]["step"] for which, one in models.items() if one["selected"] is not None}
+
+
 def counts_of(trial: Trial, records: Sequence[Record]) -> dict[str, DomainScores]:
     """Confusion and calibration counts of the selected model, for every domain."""
     own = {name: selected(models, trial)["domains"] for name, models in of_averages(trial, records)}
@@ -96,7 +102,7 @@ def models_in(folder: Path) -> list[Path]:
 
 def digests(folder: Path) -> dict[str, Any]:
     """The hashes and lengths of the files of a trial that has ended, by their names in its folder."""
-    found = {name: digest(folder / name) for name in READ if (folder / name).is_file()}
+    found = {name: digest(folder / name) for name in (*READ, OUTCOMES) if (folder / name).is_file()}
     for home in models_in(folder):
         name = home.relative_to(folder).as_posix()
         with suppress(Damaged, FileNotFoundError, IsADirectoryError):  # of an earlier run, and no model any more

@@ -20,7 +20,7 @@ from domainwise.errors import InputError
 from domainwise.experiment.integrity import Damaged, Unreadable, read, sealed
 from domainwise.experiment.output_folder import of_the_machine, sentence, serves
 from domainwise.experiment.records import Event, Journal, Result, publish, publish_once
-from domainwise.experiment.results import DAMAGED, result_in
+from domainwise.experiment.results import DAMAGED, OUTCOMES, result_in
 from domainwise.experiment.selection import validation
 from domainwise.experiment.trial import Trial
 from domainwise.files import clear_leftovers, create_text, exists, lock_trial, make_folder, remove_links
@@ -30,7 +30,7 @@ from domainwise.saved_models.keep import Keeper
 from domainwise.training.checkpoints import Checkpoints, Fresh, Resumed, Stopped, clear, listening
 from domainwise.training.loop import run
 from domainwise.training.loss_log import Diverged
-from domainwise.training.result import begin_again, counts_of, digests, finish_again, models_in, result_of
+from domainwise.training.result import begin_again, counts_of, digests, finish_again, models_in, result_of, steps_of
 from domainwise.training.run_options import RunOptions
 
 Watch = Callable[[Trial, Event], None]
@@ -183,6 +183,7 @@ class Attempt:
         result = result_of(self.trial, *ending, records, seconds, self.options.device)
         if ending.status == "finished":
             publish(self.folder / "counts.json", counts_of(self.trial, records))
+            self.keeper.write_outcomes(self.folder, steps_of(result))
             self.keeper.write(self.folder)
         result["files"] = digests(self.folder)
         if not publish_once(self.folder / "result.json", sealed(result)):
@@ -206,7 +207,7 @@ def _ended(trial: Trial, folder: Path) -> Result | None:
         clear(folder)
         if result["id"] == trial.id:
             return result
-    for name in ("result.json", "counts.json"):
+    for name in ("result.json", "counts.json", OUTCOMES):
         (folder / name).unlink(missing_ok=True)
     return None
 

@@ -18,8 +18,8 @@ from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import Network
+from domainwise.saved_models.build import algorithm_of, network_of, normalisation
 from domainwise.saved_models.evaluation import Evaluator
-from domainwise.saved_models.saved import algorithm_of, network_of, normalisation
 from domainwise.seeds import seed_hash
 from domainwise.training.checkpoints import Stateful
 from domainwise.training.loss_log import Losses

@@ -60,8 +60,8 @@ def fit(
 def _told(made: Fitting, result: Result) -> str:
     from domainwise.experiment.records import averages, read
     from domainwise.experiment.selection import validation
+    from domainwise.saved_models.build import code_of
     from domainwise.saved_models.saved import home_of
-    from domainwise.saved_models.trust import code_of
 
     average = next(iter(made.trial.averages), None)
     chosen = (result["averages"][average] if average else result)["selected"] or {}

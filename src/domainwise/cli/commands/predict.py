@@ -30,6 +30,9 @@ Output = Annotated[
 ]
 Printed = Annotated[PredictionFormat | None, typer.Option("--format", help="How it is printed; as a table by default.")]
 Probabilities = Annotated[bool, typer.Option("--probabilities", help="Of every class.")]
+Least = Annotated[
+    float, typer.Option(metavar="SHARE", help="Give no class to images whose most probable one is below this, 0 to 1.")
+]
 Asked = Annotated[
     str | None,
     typer.Option("--which", help="best, which is without averaging, or an averager such as ma."),
@@ -43,6 +46,7 @@ def predict(
     format: Printed = None,
     probabilities: Probabilities = False,
     which: Asked = None,
+    min_probability: Least = 0.0,
     device: o.Device = "auto",
     threads: o.Threads = None,
     trust_code: o.TrustCode = False,
@@ -67,13 +71,15 @@ def predict(
     every = loaded.classes if probabilities else ()
     forms = {"csv": as_csv, "json": as_json, "table": as_text(files, loaded.classes)}
     trial = loaded.config["trial"]
-    tally = Tally(loaded.classes, loaded.config.get("domains"), trial["targets"], trial["data"])
-    seen = tally.watch(predictions(loaded, files))
+    hashed = bool(len(loaded.card.made_from))
+    tally = Tally(loaded.classes, loaded.config.get("domains"), trial["targets"], trial["data"], hashed=hashed)
+    seen = tally.watch(predictions(loaded, files, min_probability))
     shown = output is None and sys.stdout.isatty()  # the rows themselves say how far it is
     with _written(output) as write, pace("images", quiet=quiet or shown) as tick:
         for line in forms[form](_counted(seen, len(files), tick), every):
             write(line)
-    for line in [*tally.summary, *([f"predictions: {output}"] if output else [])] if not quiet else ():
+    told = [loaded.expectation] if loaded.expectation else []
+    for line in [*tally.summary, *told, *([f"predictions: {output}"] if output else [])] if not quiet else ():
         print(line, file=sys.stderr)
     if tally.trouble:
         print(f"domainwise: {tally.trouble}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Whether the code that a saved model names may be run: a model is data, until somebody says that it is more."""
+"""Build the algorithm and the network that a trial names; code of others is run only where somebody trusts it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from domainwise.algorithms import Algorithm, Spec
+from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
 from domainwise.files import sha256
-from domainwise.networks.network import OWN
+from domainwise.networks.network import OWN, Network, build
 
 
 @dataclass(frozen=True)
@@ -72,3 +74,43 @@ ASK = (
     "What a model names is not run unless it is trusted, for it would run with all your rights: read that file, and "
     "add --trust-code (in Python: trust_code=True)"
 )
+
+
+def algorithm_of(trial: Trial) -> Algorithm:
+    return Spec(trial.algorithm, trial.hyperparameters, trial.file, trial.source).create()
+
+
+def network_of(trial: Trial, algorithm: Algorithm, channels: int, classes: int, *, filled: bool = True) -> Network:
+    """The network a trial starts from; not ``filled``, with random weights whatever the trial says."""
+    net = build(
+        f"{trial.network_file}:{trial.network.rpartition(':')[2]}" if trial.network_file else trial.network,
+        (trial.input_size, trial.input_size, channels) if trial.input_size else (channels,),
+        classes,
+        pretrained=filled and trial.weights == "pretrained",
+        weights=trial.weights_file if filled and trial.weights_file else None,
+        dropout=trial.dropout,
+        freeze_batch_norm=trial.freeze_batch_norm,
+        extra_channels=algorithm.extra_channels,
+        source=trial.network_source,
+    )
+    if filled:
+        _check_given(trial, net)
+    return net
+
+
+def _check_given(trial: Trial, net: Network) -> None:
+    """A network of one's own may say these itself: what was asked for must not be what it does not do."""
+    for name, own in (("dropout", net.dropout.p), ("freeze_batch_norm", net.freeze_batch_norm)):
+        if trial.origins.get(name) == "given" and own != getattr(trial, name):
+            raise InputError(
+                f"{name}={getattr(trial, name)} was asked for, and {trial.network} has {own}, which is its own: change "
+                "it there, or leave the setting out"
+            )
+
+
+def normalisation(net: Network, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean and the deviation of what the network was pretrained on; ImageNet's for colours, none for the rest."""
+    if channels != 3:
+        return (0.0,), (1.0,)
+    about = getattr(net.featurizer, "pretrained_cfg", {})
+    return tuple(about.get("mean", IMAGENET_MEAN)), tuple(about.get("std", IMAGENET_STD))
