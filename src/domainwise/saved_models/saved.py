@@ -59,7 +59,8 @@ class Model:
     def predict(self, images: npt.ArrayLike | Tensor, *, min_probability: float = 0.0) -> list[str]:
         """Return the class of every image: uint8 or floats from 0 to 1, (N, H, W, C) of any size or one of them.
 
-        A model of a table takes rows (N, d). The class is empty where the most probable class is less probable than ``min_probability``.
+        A model of a table takes rows (N, d). The class is empty where the most probable one is less probable than
+        ``min_probability``.
         """
         rows = self.probabilities(images)
         return [self.classes[row.argmax()] if row.max() >= min_probability else "" for row in rows]
