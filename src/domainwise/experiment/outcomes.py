@@ -77,9 +77,13 @@ class Seen:
 
     def probabilities(self, temperature: float = 1.0) -> Numbers:
         """The probability of every class for every image, a row each; a temperature above 1 makes them milder."""
-        scaled = self.logits / temperature
-        shares = np.exp(scaled - scaled.max(1, keepdims=True))
-        return np.asarray(shares / shares.sum(1, keepdims=True))
+        return probabilities(self.logits, temperature)
+
+
+def probabilities(logits: Numbers, temperature: float = 1.0) -> Numbers:
+    """Return the probabilities that logits mean, a row for each image."""
+    shares = np.exp((logits - logits.max(1, keepdims=True)) / temperature)
+    return np.asarray(shares / shares.sum(1, keepdims=True))
 
 
 def bytes_kept(classes: int) -> int:

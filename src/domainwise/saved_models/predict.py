@@ -186,8 +186,8 @@ class Tally:
         self.domains, self.targets, self.data = domains, frozenset(targets), data
         self.places: Counter[str] = Counter()  # images by the folder that their class's folder lies in
         self.counts: Counter[str] = Counter()
-        self.strangers: Counter[str] = Counter()  # images by the folder, where that is no class
-        self.right = self.unreadable = self.unsure = self.made_from = 0
+        self.foreign: Counter[str] = Counter()  # images by the folder, where no folder above is called like a class
+        self.right = self.strangers = self.unreadable = self.unsure = self.made_from = 0
         self.first = ""  # of those that cannot be read
 
     def watch(self, predictions: Iterable[Prediction]) -> Iterator[Prediction]:
@@ -196,8 +196,9 @@ class Tally:
             home = Path(os.path.abspath(one.file)).parent  # noqa: PTH100
             folder = normalize("NFC", home.name)
             self.places[normalize("NFC", home.parent.name)] += 1
-            if folder not in self.classes:
-                self.strangers[folder] += 1
+            self.strangers += folder not in self.classes
+            if self.classes.isdisjoint(normalize("NFC", part) for part in home.parts):
+                self.foreign[folder] += 1
             self.made_from += one.made_from
             if one.unsure:
                 self.unsure += 1
@@ -223,14 +224,14 @@ class Tally:
             lines.append(f"without a class, since none is probable enough: {self.unsure:,} of {read + self.unsure:,}")
         if not self.strangers and read:
             lines.append(f"right, by the names of their folders: {self.right:,} of {read:,}, {self.right / read:.1%}")
-        elif self.strangers.total() < self.places.total():
+        if self.foreign and self.strangers < self.places.total():
             lines.append(self._unknown)
         return [*lines, *self._known_images]
 
     @property
     def _unknown(self) -> str:
         """Some folders are called like classes, so that the others may be classes too."""
-        some = ", ".join(f"{legible(name)} {count:,}" for name, count in self.strangers.most_common(MOST))
+        some = ", ".join(f"{legible(name)} {count:,}" for name, count in self.foreign.most_common(MOST))
         return (
             f"images in folders that are called like no class of this model: {some}. It answers with a class it knows, "
             "so that where those are classes too, none of their images can be right"
