@@ -84,6 +84,7 @@ def prepare(
     specs = parse(algorithms if isinstance(algorithms, str) else ",".join(algorithms))
     if draws < 1:
         raise InputError(f"draws says how many, the defaults among them, so 1 or more, got {draws}")
+    data = data.split_by(settings.duplicates)
     trials = plan(data, specs, targets_of(data, targets), seeds_of(seeds), settings, canonical(average), draws)
     if not output:
         return Comparison(data, tuple(trials), default_folder(command, before(trials[0], settings)))

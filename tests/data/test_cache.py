@@ -32,9 +32,11 @@ def cache(tmp_path: Path) -> Path:
 
 
 def opened(root: Path, cache: Path, **options: Any) -> tuple[Domains, list[str]]:
-    """The data, and what was said: it begins with what is decoded, and is empty where nothing is."""
+    """The data, and what was said once it was named: it begins with what is decoded, and is empty where nothing is."""
     said: list[str] = []
-    return open_data(str(root), train_size=16, eval_size=8, cache=cache, say=said.append, **options), said
+    data = open_data(str(root), train_size=16, eval_size=8, cache=cache, say=said.append, **options)
+    assert " images in 2 domains (a " in said.pop(0)
+    return data, said
 
 
 def only_entry(cache: Path) -> Path:
@@ -75,8 +77,8 @@ def test_the_room_it_takes_is_said_before_anything_is_written(root: Path, cache:
         cache=cache,
         say=lambda line: heard.append((line, sorted(cache.rglob("*.npy")) + entries(cache))),
     )
-    assert heard[0][0].endswith("(0.2 MB)")
-    assert heard[0][1] == []
+    assert heard[1][0].endswith("(0.2 MB)")
+    assert heard[1][1] == []
     assert sum(entry.bytes for entry in entries(cache)) == pytest.approx(8 * 100 * 100 * 3, rel=0.02)
 
 

@@ -117,7 +117,7 @@ def test_the_fingerprint_changes_with(tmp_path: Path, change: Callable[[Path], o
 def test_progress_is_told_until_all_images_are_done(tmp_path: Path) -> None:
     root = made(tmp_path)
     for i in range(BATCH):
-        draw(root / "a" / "cat" / f"more-{i}.bmp", size=(1, 1))
+        draw(root / "a" / "cat" / f"more-{i}.bmp", (0, 0, i), size=(1, 1))
     told: list[tuple[int, int]] = []
     folders(root, size=1, progress=lambda done, total: told.append((done, total)))
     assert told == [(BATCH, BATCH + 4), (BATCH + 4, BATCH + 4)]
@@ -164,8 +164,8 @@ def test_links_in_circles_neither_hang_nor_add_images(tmp_path: Path, link: str,
 
 def test_folders_that_link_to_each_other_are_entered_once(tmp_path: Path) -> None:
     root = made(tmp_path)
-    for here, there in [("x", "y"), ("y", "x")]:
-        draw(root / "a" / "cat" / here / "0.png")
+    for i, (here, there) in enumerate([("x", "y"), ("y", "x")]):
+        draw(root / "a" / "cat" / here / "0.png", (i, 0, 0))
         (root / "a" / "cat" / here / "other").symlink_to(root / "a" / "cat" / there)
     (root / "a" / "cat" / "itself").symlink_to("itself")
     with pytest.warns(UserWarning, match='1 link.s. lead nowhere: "a/cat/itself"'):

@@ -70,6 +70,7 @@ class Task:
 def task(model: Model, data: Domains, most: int = 1000, *, precision: str | None = None) -> Task:
     """Open a model with at most ``most`` images of a domain, in bf16 on a GPU and fp32 elsewhere by default."""
     trial = Trial.from_json(model.config["trial"])
+    data = data.known_as(trial.fingerprint)
     if data.fingerprint != trial.fingerprint:
         raise InputError(f"this model was trained on other data than {data.name}, by its fingerprint")
     if model.algorithm.extra_channels:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +12,15 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.decoded.array_files import COLUMNS, link_arrays, open_arrays, write_about, write_array
+from domainwise.data.decoded.array_files import (
+    ABOUT,
+    COLUMNS,
+    link_arrays,
+    open_arrays,
+    read_about,
+    write_about,
+    write_array,
+)
 from domainwise.errors import InputError, closest, require
 
 Images = npt.NDArray[np.uint8]
@@ -64,6 +71,7 @@ class Domain:
     shapes: Shapes | None = None  # (N, 2), height and width of the originals; None: images are pixel for pixel
     originals: Ragged | None = None  # every pixel of originals that differ in size: crop from these, not from images
     groups: Labels | None = None  # (N,): images of one group never straddle a split
+    copies: Labels | None = None  # (N,): images of one number are one file, and stay together too
     fixed: Fixed | None = None  # (N,): in which part of the split an image belongs, FREE where the seed decides
 
     def __len__(self) -> int:
@@ -78,7 +86,7 @@ class Domain:
         return None if self.originals is None else self.originals.pixels
 
 
-OPTIONAL = ("evaluation", "shapes", "originals", "groups", "fixed")
+OPTIONAL = ("evaluation", "shapes", "originals", "groups", "copies", "fixed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +103,7 @@ class Domains:
     items: tuple[Domain, ...]
     fingerprint: str
     home: Path | None = None  # the folder that the arrays are mapped from
+    plain: str = ""  # the fingerprint of the same images split as if none was a copy of another
 
     def __post_init__(self) -> None:
         _validate(self)
@@ -137,15 +146,39 @@ class Domains:
         """Write arrays that :meth:`open` maps instead of reading; arrays that are mapped already are linked to."""
         folder.mkdir(parents=True, exist_ok=True)
         if self.home is not None and self.home.is_dir():
-            link_arrays(self.home, folder)
+            self._link(self.home, folder)
             return
         checksums = {}
         for column in COLUMNS:
             if getattr(self.items[0], column) is not None:
                 checksums[column] = write_array(folder, column, [getattr(domain, column) for domain in self])
+        write_about(folder, checksums, **self._facts())
+
+    def _facts(self) -> dict[str, Any]:
         counts = [[domain.name, len(domain)] for domain in self]
         facts = {"name": self.name, "classes": [*self.classes], "domains": counts, "fingerprint": self.fingerprint}
-        write_about(folder, checksums, **facts)
+        return {**facts, "plain": self.plain}
+
+    def _link(self, home: Path, folder: Path) -> None:
+        """Link to the arrays in a home, but for copies that are taken for images of their own."""
+        left_out = "copies.npy"
+        if self.items[0].copies is not None or not (home / left_out).is_file():
+            link_arrays(home, folder)
+            return
+        link_arrays(home, folder, (left_out, ABOUT))
+        blocks = {column: block for column, block in read_about(home)["blocks"].items() if f"{column}.npy" != left_out}
+        write_about(folder, blocks, **self._facts())
+
+    def split_by(self, duplicates: str) -> Domains:
+        """Return the same images with copies of a file "together" in one part of the split, or "apart" as they fall."""
+        if duplicates == "together" or self.items[0].copies is None:
+            return self
+        items = tuple(replace(domain, copies=None) for domain in self)
+        return replace(self, items=items, fingerprint=self.plain)
+
+    def known_as(self, fingerprint: str) -> Domains:
+        """Return these images split as those with a fingerprint were, if that is one of theirs."""
+        return self.split_by("apart") if fingerprint == self.plain != self.fingerprint else self
 
     @classmethod
     def open(cls, folder: Path) -> Domains:
@@ -173,7 +206,14 @@ def assemble(facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], h
         Domain(name, **{column: part[i] for column, part in parts.items()})
         for i, (name, _) in enumerate(facts["domains"])
     )
-    return Domains(facts["name"], tuple(facts["classes"]), items, facts["fingerprint"], home)
+    return Domains(
+        facts["name"],
+        tuple(facts["classes"]),
+        items,
+        facts["fingerprint"],
+        home,
+        facts.get("plain", facts["fingerprint"]),
+    )
 
 
 def require_domains(data: str, names: Sequence[str]) -> None:
@@ -198,28 +238,6 @@ def require_classes(data: str, present: Collection[str]) -> None:
     if len(present) < 2:
         only = ", ".join(f'"{name}"' for name in present) or "none"
         raise InputError(f"all images of {data} belong to one class ({only}): there is nothing to tell apart")
-
-
-def class_notes(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Say which classes a domain lacks, and which only one has, given the images of each class by domain."""
-    homes = {name: [domain for domain in counts if counts[domain].get(name)] for of in counts.values() for name in of}
-    notes = []
-    for domain, own in counts.items():
-        lacks = sorted(f'"{name}"' for name, where in homes.items() if len(where) > 1 and domain not in where)
-        alone = sorted(name for name, where in homes.items() if where == [domain])
-        if lacks:
-            notes.append(f'domain "{domain}" has no images of {len(lacks)} class(es) that others have: {_few(lacks)}')
-        for name in alone:
-            near = get_close_matches(name, [other for other in homes if domain not in homes[other]], n=1, cutoff=0.8)
-            notes.append(
-                f'only domain "{domain}" has class "{name}" ({own[name]} images): with that domain as the target no '
-                "source shows it, and they count as wrong" + (f'; did you mean "{near[0]}"?' if near else "")
-            )
-    return notes
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def _validate(data: Domains) -> None:

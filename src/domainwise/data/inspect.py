@@ -55,6 +55,7 @@ class Survey:
     looks: tuple[Look, ...]  # of the images that can be read
     corrupt: tuple[Look, ...]
     oddities: tuple[str, ...]
+    plain: str = ""  # the fingerprint where copies of a file are split as if they were none
 
     @cached_property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -137,10 +138,20 @@ def survey(data: Listing | Domains, progress: Progress | None = None) -> Survey:
     looks = tuple(_look_at_files(data, progress))
     good = tuple(look for look in looks if not look.problem)
     readable = replace(data, files=[f for f, look in zip(data.files, looks, strict=True) if not look.problem])
-    fingerprint = readable.fingerprint([look.sha256 for look in good])
+    fingerprint, plain = readable.fingerprints([look.sha256 for look in good])
     corrupt = tuple(look for look in looks if look.problem)
     names = tuple(name for name, _ in data.domains)
-    return Survey(data.name, fingerprint, names, data.classes, good, corrupt, data.oddities)
+    notes = (*data.oddities, *data.unread, *_refusal(data))
+    return Survey(data.name, fingerprint, names, data.classes, good, corrupt, notes, plain)
+
+
+def _refusal(data: Listing) -> list[str]:
+    """Why this cannot be trained on as it is, if it cannot."""
+    try:
+        data.require_usable()
+    except InputError as error:
+        return [f"this cannot be trained on as it is: {error}"]
+    return []
 
 
 def _look_at_files(found: Listing, progress: Progress | None) -> list[Look]:

@@ -16,11 +16,15 @@ Indices = npt.NDArray[np.int64]
 
 def split_domain(domain: Domain, position: int, holdout: float, seed: int) -> tuple[Indices, Indices]:
     """Return the images of a domain to train on and those held out; an error where either would be empty."""
-    if domain.groups is not None and len(set(domain.groups.tolist())) == 1:
+    groups, fixed = domain.groups, domain.fixed
+    if domain.copies is not None:
+        groups = domain.copies if groups is None else joined(groups, domain.copies)
+        fixed = None if fixed is None else _followed(groups, fixed)
+    if groups is not None and len(set(groups.tolist())) == 1:
         raise InputError(
             f'all images of domain "{domain.name}" are of one group, so none can be held out: give at least two'
         )
-    main, held_out = split(len(domain), holdout, seed, position, domain.groups, domain.fixed)
+    main, held_out = split(len(domain), holdout, seed, position, groups, fixed)
     if len(held_out) == 0 or len(main) == 0:
         raise InputError(
             f'domain "{domain.name}" has {len(domain)} images, too few to hold out {holdout:.0%} of them: '
@@ -56,6 +60,29 @@ def split(
     keys = np.arange(size)
     random.shuffle(keys)
     return keys[wanted:], keys[:wanted]
+
+
+def joined(groups: Labels, copies: Labels) -> Labels:
+    """Return groups so large that none shares a copy with another."""
+    while True:
+        larger = groups
+        for other in (copies, groups):
+            _, of = np.unique(other, return_inverse=True)
+            least = np.full(of.max() + 1, larger.max())
+            np.minimum.at(least, of, larger)
+            larger = least[of]
+        if np.array_equal(larger, groups):
+            return groups
+        groups = larger
+
+
+def _followed(groups: Labels, fixed: Fixed) -> Fixed:
+    """Where a part is fixed for an image, its whole group follows, unless its members are fixed in both parts."""
+    followed = fixed.copy()
+    for part, other in ((MAIN, HOLDOUT), (HOLDOUT, MAIN)):
+        led = np.isin(groups, groups[fixed == part]) & ~np.isin(groups, groups[fixed == other])
+        followed[led & (fixed == FREE)] = part
+    return followed
 
 
 def _whole_groups(groups: Labels, wanted: int, random: np.random.RandomState) -> tuple[Indices, Indices]:

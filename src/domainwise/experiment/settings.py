@@ -33,6 +33,7 @@ class Settings:
     evaluate_every: int
     select_every: int  # the evaluations that selection may choose from
     holdout: float
+    duplicates: str  # copies of a file in one domain: "together" in one part of the split, or "apart" as they fall
     test: str  # the part of the target that the accuracy is on: "main" (80 %), as published, or "all"
     selection: str
     precision: str
@@ -95,6 +96,7 @@ CHECKS: dict[str, Check] = {
 CHOICES = {
     "augment": ("none", "flip", "domainbed"),
     "validation": ("plain", "augmented"),
+    "duplicates": ("together", "apart"),
     "test": ("main", "all"),
     "selection": ("validation", "pooled", "oracle", "last"),
     "precision": ("fp32", "tf32", "bf16"),
@@ -115,6 +117,7 @@ _DOMAINBED: dict[str, Any] = {
     "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
     "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "augmented",
     "batch": 32, "balanced": False, "steps": 5001, "evaluate_every": 300, "select_every": 300, "holdout": 0.2,
+    "duplicates": "apart",
     "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
 }  # fmt: skip
 # A network chosen by hand brings what it needs: a backbone starts pretrained, sees 224 pixels and takes small steps.
@@ -128,7 +131,7 @@ UNTRAINED = {"weights": "none", "freeze_batch_norm": False, "augment": "none", "
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
         **_DOMAINBED, **UNTRAINED, "network": "small", "input_size": 64, "train_size": 64, "validation": "plain",
-        "steps": 300, "evaluate_every": 30, "select_every": 30, "precision": "fp32",
+        "steps": 300, "evaluate_every": 30, "select_every": 30, "precision": "fp32", "duplicates": "together",
     },
     "domainbed": _DOMAINBED,
     # The model without averaging is still selected on domainbed's grid of evaluations.

@@ -47,6 +47,7 @@ def average_runs(folders: Sequence[Path | str], data: Domains | None = None, *, 
 
 def _validation(model: Model, state: dict[str, Tensor], data: Domains) -> float:
     trial = Trial.from_json(model.config["trial"])
+    data = data.known_as(trial.fingerprint)
     if data.fingerprint != trial.fingerprint:
         raise InputError(f"these models were trained on other data than {data.name}, by its fingerprint")
     model.algorithm.net.load_state_dict(state)

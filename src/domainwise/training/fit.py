@@ -96,6 +96,7 @@ def fitting(
         raise InputError(f'selection="{settings.selection}" looks at a target, and fit holds none out: use validation')
     if not whole(seed, least=0):
         raise InputError(f"a seed is a whole number from 0 up, got {seed!r}")
+    data = data.split_by(settings.duplicates)
     (trial,) = plan(data, specs, [()], [seed], settings, canonical(average))
     folder = Path(output).expanduser() if output else _own_folder(trial)
     _refuse_another(folder, trial)

@@ -102,7 +102,10 @@ def _lines(survey: Survey) -> list[str]:
         lines.append(f"benchmark: {survey.benchmark.title}, with as many images as published")
     elif survey.difference and survey.difference not in survey.oddities:
         lines.append(f"benchmark: {survey.difference}")
-    return [*lines, f"fingerprint: {survey.fingerprint}"]
+    apart = (
+        f" (with the presets domainbed and swad {survey.plain})" if survey.plain not in ("", survey.fingerprint) else ""
+    )
+    return [*lines, f"fingerprint: {survey.fingerprint}{apart}"]
 
 
 MEANING = {"across": "across domains", "within": "within a domain", "contradicting": "in different classes"}

@@ -22,7 +22,7 @@ from domainwise.files import checksum, exists
 
 FORMAT = 1
 ABOUT, VERIFIED = "about.json", "verified.json"
-COLUMNS = ("images", "labels", "evaluation", "shapes", "pixels", "groups", "fixed")
+COLUMNS = ("images", "labels", "evaluation", "shapes", "pixels", "groups", "fixed", "copies")
 MAPPED = ("images", "evaluation", "pixels")  # the large ones
 BLOCK = 4 << 20  # bytes that have one checksum
 PROBES, PROBE = 16, 4096  # places that are looked at whenever a file is opened, and bytes of each
@@ -139,10 +139,10 @@ def open_arrays(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     }
 
 
-def link_arrays(folder: Path, to: Path) -> None:
+def link_arrays(folder: Path, to: Path, without: Sequence[str] = ()) -> None:
     """Give the files of a folder a second name each; copy them where the file system has no links."""
     for file in folder.iterdir():
-        if file.name != VERIFIED:
+        if file.name not in (VERIFIED, *without):
             _link(file, to / file.name)
 
 

@@ -8,8 +8,6 @@ ours are ever removed.
 from __future__ import annotations
 
 import errno
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -46,9 +44,9 @@ from domainwise.data.decoded.decode_all import (
     layout_of,
     oddities,
     read_into_memory,
+    read_otherwise,
     require_sound,
 )
-from domainwise.data.decoded.image import OF_THE_FILE
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.errors import InputError, closest
@@ -60,6 +58,10 @@ Say = Callable[[str], None]
 ENTRY = re.compile(r"[A-Za-z0-9_.]+-[0-9a-f]{12}")
 LEFTOVER = re.compile(r"\.[A-Za-z0-9_.]+-[0-9a-f]{12}\.([0-9a-f]{8}|lock)")
 FILES = {ABOUT, VERIFIED, *(f"{column}.npy" for column in COLUMNS)}
+
+
+class OutOfDate(Damaged):
+    """An entry that this version would have made otherwise."""
 
 
 def cache_folder(given: str | os.PathLike[str] | None = None) -> Path:
@@ -77,16 +79,16 @@ def open_cached(
     """
     entry = folder / _name(listing, sizes)
     notes: list[str] = []
-    found = _existing(entry)
+    found = _existing(entry, listing)
     if found is None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             waiting = partial(say, f"another process is decoding {entry.name}: waiting for it")
             with locked(folder / f".{entry.name}.lock", waiting) as certain:
-                found = _existing(entry, notes)  # another process may have been faster
+                found = _existing(entry, listing, notes)  # another process may have been faster
                 if found is None:
                     _build(listing, sizes, entry, certain, skip_corrupt=skip_corrupt, progress=progress, say=say)
-                    found = _existing(entry)
+                    found = _existing(entry, listing)
         except OSError as error:
             notes.append(f"decoded images cannot be kept in {folder} ({error.strerror}), but only in memory")
     if found is None:
@@ -94,43 +96,31 @@ def open_cached(
         return data, [*notes, *odd]
     data, corrupt = found
     require_sound(corrupt, skip_corrupt)
-    return data, [*notes, *oddities(corrupt)]
+    return data, [*notes, *oddities(corrupt, data)]
 
 
 def _name(listing: Listing, sizes: Sizes) -> str:
-    digest = hashlib.sha256(json.dumps([FORMAT, listing.name, str(listing.source.resolve()), str(sizes)]).encode())
-    digest.update(json.dumps(listing.classes).encode())
     with reading(listing.source):
-        for file in listing.files:
-            row = [file.relative, *_state(file.path), file.domain, file.class_name, file.group, file.fixed]
-            digest.update(json.dumps(row).encode())
+        state = listing.state(FORMAT, str(sizes))
     slug = re.sub(r"[^A-Za-z0-9_.]+", "_", listing.name).strip("_.")[:40] or "data"
-    return f"{slug}-{digest.hexdigest()[:12]}"
+    return f"{slug}-{state[:12]}"
 
 
-def _state(path: str) -> tuple[int, int]:
-    """The size and the time of a file, which tell whether it has changed; of one that is none, nothing to tell."""
-    try:
-        about = os.stat(path)  # noqa: PTH116  half a million of them take seconds as it is
-    except OSError as error:
-        if error.errno not in OF_THE_FILE:
-            raise
-        return -1, -1
-    return about.st_size, about.st_mtime_ns
-
-
-def _existing(entry: Path, notes: list[str] | None = None) -> tuple[Domains, list[Corrupt]] | None:
-    """The content of an entry. With ``notes``, one that is damaged is noted and removed."""
+def _existing(entry: Path, listing: Listing, notes: list[str] | None = None) -> tuple[Domains, list[Corrupt]] | None:
+    """The content of an entry. With ``notes``, one that is damaged or out of date is noted and removed."""
     try:
         with reading(entry):
             if not exists(entry):
                 return None
-            data = Domains.open(entry)
+            data, about = Domains.open(entry), read_about(entry)
             verify(entry, again=False)
-            return data, [(name, reason) for name, reason in read_about(entry)["corrupt"]]
+            if "plain" not in about and read_otherwise(listing):
+                raise OutOfDate("an earlier version knew neither of copies of files nor of unused bits")
+            return data, [(name, reason) for name, reason in about["corrupt"]]
     except Damaged as error:
         if notes is not None:
-            notes.append(f"what was kept in {entry} is damaged ({error}): the images are decoded anew")
+            what = "out of date" if isinstance(error, OutOfDate) else "damaged"
+            notes.append(f"what was kept in {entry} is {what} ({error}): the images are decoded anew")
             discard(entry)
         return None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -17,6 +18,7 @@ from domainwise.data.decoded.image import (
     image_bytes,
     image_shape,
     in_threads,
+    is_deep,
     pillow_warnings,
     read_rgb,
     resized,
@@ -134,11 +136,13 @@ class Content:
 
     def facts(self) -> dict[str, Any]:
         """Return what :func:`domainwise.data.domains.assemble` needs besides arrays."""
+        fingerprint, plain = self.listing.fingerprints(self.hashes)
         return {
             "name": self.listing.name,
             "classes": [*self.listing.classes],
             "domains": [[*pair] for pair in self.listing.domains],
-            "fingerprint": self.listing.fingerprint(self.hashes),
+            "fingerprint": fingerprint,
+            "plain": plain,
         }
 
     def columns(self, layout: Layout) -> dict[str, Array]:
@@ -149,6 +153,7 @@ class Content:
             "shapes": None if exact else self.shapes,
             "groups": self.listing.groups,
             "fixed": self.listing.fixed,
+            "copies": self.listing.copies(self.hashes),
         }
         return {name: column for name, column in columns.items() if column is not None}
 
@@ -210,10 +215,31 @@ def require_sound(corrupt: Sequence[Corrupt], skip_corrupt: bool) -> None:
         )
 
 
-def oddities(corrupt: Sequence[Corrupt]) -> list[str]:
-    """Return sentences about what was left out."""
+def oddities(corrupt: Sequence[Corrupt], data: Domains) -> list[str]:
+    """Return sentences about what was left out, and about what is there more than once."""
     named = [f"{name} ({reason})" for name, reason in corrupt]
-    return [listed("file(s) cannot be read as images and are left out", named)] if named else []
+    left_out = [listed("file(s) cannot be read as images and are left out", named)] if named else []
+    again = sum(len(domain) - len(np.unique(domain.copies)) for domain in data if domain.copies is not None)
+    copies = (
+        f"{again} file(s) are copies of others in their domain: a file and its copies stay in one part of the split"
+    )
+    return [*left_out, *([copies] if again else [])]
+
+
+def read_otherwise(listing: Listing) -> bool:
+    """Whether versions that knew neither copies of files nor bits in use may have read these files in another way."""
+    if listing.published:
+        return False
+    alike: dict[tuple[str, int], list[File]] = {}
+    for file in listing.files:
+        with suppress(OSError):
+            alike.setdefault((file.domain, os.stat(file.path).st_size), []).append(file)  # noqa: PTH116  faster
+    for files in alike.values():
+        with suppress(ImageError):
+            if len(files) > 1 and len({image_bytes(file.path) for file in files}) < len(files):
+                return True
+    with pillow_warnings():
+        return any(is_deep(file.path) for file in listing.files)
 
 
 def read_into_memory(
@@ -225,7 +251,8 @@ def read_into_memory(
     rows = _room(layout, paths)
     content = decode_all(listing, layout, rows, skip_corrupt=skip_corrupt, progress=progress)
     arrays: dict[str, npt.NDArray[Any]] = {name: target.finished() for name, target in rows.items()}
-    return assemble(content.facts(), {**arrays, **content.columns(layout)}), oddities(content.corrupt)
+    data = assemble(content.facts(), {**arrays, **content.columns(layout)})
+    return data, oddities(content.corrupt, data)
 
 
 class _Room:

@@ -26,6 +26,7 @@ from domainwise.errors import InputError
 from domainwise.machine import cores
 
 PUBLISHED = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")  # DomainBed reads these alone
+DEEP = (".pgm", ".png", ".tif", ".tiff")  # endings of files that may have more than 8 bits
 WITH_PLUGIN = (".heic", ".heif")
 SUFFIXES = (*PUBLISHED, ".avif", ".gif", ".jfif", *WITH_PLUGIN)
 # What a file with such a name may really hold. Not all that Pillow knows: some of its readers start other programs.
@@ -146,6 +147,17 @@ def _largest() -> int | None:
     if not re.fullmatch(r"\d{1,6}", text.strip()) or not int(text):
         raise InputError(f'{LARGEST} must be the millions of pixels that an image may have, such as 200, got "{text}"')
     return int(text) * 1_000_000
+
+
+def is_deep(path: str) -> bool:
+    """Return whether an image has grey values of more than 8 bits, from the head of the file alone."""
+    if not path.lower().endswith(DEEP):
+        return False
+    try:
+        with Image.open(path, formats=formats()) as image:
+            return image.mode.startswith("I")
+    except Exception:  # it cannot be read in any way
+        return False
 
 
 @contextmanager

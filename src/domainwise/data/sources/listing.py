@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import unicodedata
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from domainwise.data.domains import FREE, Fixed, Labels, class_notes, require_classes, require_domains
+from domainwise.data.decoded.image import OF_THE_FILE
+from domainwise.data.domains import FREE, Fixed, Labels, require_classes, require_domains
+from domainwise.data.sources.classes import class_notes, refuse_gaps, refuse_spellings
 from domainwise.errors import InputError, legible, warn
 
 MOST = 12  # names in a line
@@ -88,10 +89,33 @@ class Listing:
         parts = np.array([file.fixed for file in self.files], np.int8)
         return parts if (parts != FREE).any() else None
 
-    def fingerprint(self, hashes: Sequence[str]) -> str:
-        """Return a hash of relative paths and contents, which does not depend on where the files lie."""
+    def fingerprints(self, hashes: Sequence[str]) -> tuple[str, str]:
+        """Return a hash of relative paths and contents, which does not depend on where the files lie.
+
+        The second is that of the same files split as if none was a copy of another; without copies the two are equal.
+        """
         contents = sorted([f.relative, sha256, *f.mark] for f, sha256 in zip(self.files, hashes, strict=True))
-        return hashlib.sha256(json.dumps(contents).encode()).hexdigest()
+        plain = hashlib.sha256(json.dumps(contents).encode()).hexdigest()
+        if self.copies(hashes) is None:
+            return plain, plain
+        return hashlib.sha256(f"{plain}, copies together".encode()).hexdigest(), plain
+
+    def copies(self, hashes: Sequence[str]) -> Labels | None:
+        """The number of each image's content within its domain; None where no two are alike, and for a benchmark."""
+        keys = [(file.domain, content) for file, content in zip(self.files, hashes, strict=True)]
+        numbers = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        if self.published or len(numbers) == len(keys):
+            return None
+        return np.array([numbers[key] for key in keys], np.int64)
+
+    def state(self, *about: object) -> str:
+        """Return a hash of what can be said of the files without reading them, and of ``about``."""
+        beginning = [about[0], self.name, str(self.source.resolve()), *about[1:]]
+        digest = hashlib.sha256(json.dumps(beginning).encode() + json.dumps(self.classes).encode())
+        for file in self.files:
+            row = [file.relative, *_state(file.path), file.domain, file.class_name, file.group, file.fixed]
+            digest.update(json.dumps(row).encode())
+        return digest.hexdigest()
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
@@ -112,14 +136,15 @@ class Listing:
             f"{len(self.classes)} classes ({classes}{dots[1]})"
         )
 
+    @property
+    def unread(self) -> list[str]:
+        """A sentence about files that are images and are not read, if there are any."""
+        named = [str(each) for each in self.skipped if each.why]
+        return [listed("kind(s) of file are not read", named)] if named else []
+
     def notes(self) -> list[str]:
         """Say what is odd: what was left out, what is not read, and which classes a domain lacks."""
-        unread = [str(each) for each in self.skipped if each.why]
-        return [
-            *self.oddities,
-            *([listed("kind(s) of file are not read", unread)] if unread else []),
-            *class_notes(self.counts),
-        ]
+        return [*self.oddities, *self.unread, *class_notes(self.counts)]
 
     def warn(self, notes: Sequence[str]) -> None:
         """Warn of what is odd in the place where the user's own code called."""
@@ -140,59 +165,22 @@ class Listing:
                     f"of {quoted(each.place)} no file is read, so it would vanish from the data: there are {each}; "
                     "save them as JPEG or PNG, or take the folder away"
                 )
-        _refuse_spellings(counts)
+        refuse_spellings(counts)
         if strict:
-            require_same_classes(self.files, names)
+            refuse_gaps(counts)
         require_domains(self.name, names)
         require_classes(self.name, {file.class_name for file in self.files})
 
 
-def _refuse_spellings(counts: Mapping[str, Mapping[str, int]]) -> None:
-    """Refuse a class that one domain spells otherwise than others do: it would count as two."""
-    homes: dict[str, set[str]] = {}
-    for domain, of_class in counts.items():
-        for name in of_class:
-            homes.setdefault(name, set()).add(domain)
-    alike: dict[str, list[str]] = {}
-    for name in homes:
-        alike.setdefault(_spelling(name), []).append(name)
-    for names in alike.values():
-        usual, *others = sorted(names, key=lambda name: (-len(homes[name]), name))
-        for odd in others:
-            if not homes[odd] & homes[usual]:  # a domain with both tells them apart
-                domain, have = min(homes[odd]), len(homes[usual])
-                raise InputError(
-                    f"domain {quoted(domain)} has class {quoted(odd)} and no {quoted(usual)}, which {have} other "
-                    f"domain{'s have' if have > 1 else ' has'}: did you mean {quoted(usual)}? Give the class one name "
-                    "in all domains"
-                )
-
-
-def _spelling(name: str) -> str:
-    """What is left of a name without capitals, blanks or dashes between letters, and the s of a plural."""
-    plain = unicodedata.normalize("NFKC", name).casefold().strip()
-    return re.sub(r"(?<=[^\W\d])[\s_-]+(?=[^\W\d])", "", plain).removesuffix("s")
-
-
-def gaps(files: Sequence[File], domains: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (domain, class) wherever a domain misses a class that another one has."""
-    having = {(file.domain, file.class_name) for file in files}
-    classes = sorted({name for _, name in having})
-    return [(domain, name) for domain in sorted(domains) for name in classes if (domain, name) not in having]
-
-
-def require_same_classes(files: Sequence[File], domains: Sequence[str]) -> None:
-    """Refuse domains of which one misses a class that another one has."""
-    missing = gaps(files, domains)
-    if missing:
-        domain, name = missing[0]
-        do, others = len({file.domain for file in files if file.class_name == name}), len(domains) - 1
-        who = "the other domain does" if others == 1 else f"the other {others} domains do"
-        raise InputError(
-            f'domain "{domain}" has no class "{name}" ({who if do == others else f"{do} of {who}"}): '
-            f'add images to "{domain}/{name}", or remove class "{name}" from every domain'
-            + (f"; there are {len(missing)} such gaps in all" if len(missing) > 1 else "")
-        )
+def _state(path: str) -> tuple[int, int]:
+    """The size and the time of a file, which tell whether it has changed; of one that is none, nothing to tell."""
+    try:
+        about = os.stat(path)  # noqa: PTH116  half a million of them take seconds as it is
+    except OSError as error:
+        if error.errno not in OF_THE_FILE:
+            raise
+        return -1, -1
+    return about.st_size, about.st_mtime_ns
 
 
 def require_nothing_vanished(before: Sequence[File], after: Sequence[File]) -> None:
