@@ -176,3 +176,16 @@ def test_one_image_again_and_again_cannot_be_split(tmp_path: Path) -> None:
         data = folders(tmp_path / "data")
     with pytest.raises(dw.InputError, match='all images of domain "a" are of one group'):
         split_domain(data["a"], 0, 0.2, 0)
+
+
+def test_copies_that_the_manifest_puts_into_both_parts_are_told_of(tmp_path: Path) -> None:
+    for i in range(4):
+        draw(tmp_path / f"{i}.png", (60 * (i // 2), 0, 0))
+    rows = [
+        f"{i}.png,{domain},cat,{part if i < 2 else ''}"
+        for domain in "ab"
+        for i, part in enumerate(["train", "holdout", "", ""])
+    ]
+    (tmp_path / "table.csv").write_text("\n".join(["path,domain,label,split", *rows]))
+    with pytest.warns(UserWarning, match="4 file.* are copies .* but for 2 that the column split puts into both"):
+        open_data(str(tmp_path / "table.csv"), size=8)

@@ -77,8 +77,8 @@ def test_a_decompression_bomb_is_refused_by_name_and_can_be_left_out(
 ) -> None:
     root = made(tmp_path)
     draw(root / "a" / "cat" / "bomb.png", size=(10, 10))
-    for small in root.rglob("0.png"):
-        draw(small, size=(2, 2))
+    for i, small in enumerate(root.rglob("0.png")):
+        draw(small, (40 * i, 0, 0), size=(2, 2))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what the program around us does with warnings must not matter

@@ -212,7 +212,7 @@ def test_corrupt_images_can_be_left_out(root: Path) -> None:
 
 def test_groups_reach_the_domain_and_an_image_without_one_is_alone(root: Path, tmp_path: Path) -> None:
     lines = [f"{row},{group}" for row, group in zip(ROWS, ["p1", "p1", "p1", ""], strict=True)]
-    extra = [draw(root / "more" / f"{i}.png") and f"more/{i}.png,b,cat," for i in range(2)]
+    extra = [draw(root / "more" / f"{i}.png", (0, 40 * i, 0)) and f"more/{i}.png,b,cat," for i in range(2)]
     manifest = write(root, f"{HEADER},group", *lines, *extra)
     for options in ({}, {"cache": tmp_path / "cache"}, {"cache": tmp_path / "cache"}):
         data = opened(manifest, **options)
@@ -224,7 +224,7 @@ def test_groups_reach_the_domain_and_an_image_without_one_is_alone(root: Path, t
 
 def test_a_split_column_fixes_the_part_and_a_group_follows_its_members(root: Path) -> None:
     for i in range(4):
-        draw(root / "more" / f"{i}.png")
+        draw(root / "more" / f"{i}.png", (0, 40 * i, 0))
     more = ["more/0.png,a,cat,Val,g", "more/1.png,a,cat,,g", "more/2.png,a,cat,,h", "more/3.png,a,cat,train,"]
     data = opened(write(root, f"{HEADER},split,group", *(f"{row},," for row in ROWS), *more))
     assert data["a"].fixed.tolist() == [FREE, HOLDOUT, HOLDOUT, FREE, MAIN, FREE]

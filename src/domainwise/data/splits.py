@@ -76,6 +76,14 @@ def joined(groups: Labels, copies: Labels) -> Labels:
         groups = larger
 
 
+def in_both_parts(domain: Domain) -> int:
+    """Count the files of which one copy is fixed in the main part of the split and another one in the holdout."""
+    if domain.copies is None or domain.fixed is None:
+        return 0
+    main, held_out = (domain.copies[domain.fixed == part] for part in (MAIN, HOLDOUT))
+    return len(np.intersect1d(main, held_out))
+
+
 def _followed(groups: Labels, fixed: Fixed) -> Fixed:
     """Where a part is fixed for an image, its whole group follows, unless its members are fixed in both parts."""
     followed = fixed.copy()

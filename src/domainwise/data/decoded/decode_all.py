@@ -25,6 +25,7 @@ from domainwise.data.decoded.image import (
 )
 from domainwise.data.domains import CHANNELS, Domains, Images, Shapes, assemble
 from domainwise.data.sources.listing import File, Listing, listed, require_nothing_vanished
+from domainwise.data.splits import in_both_parts
 from domainwise.errors import InputError
 from domainwise.machine import total_memory
 
@@ -220,9 +221,11 @@ def oddities(corrupt: Sequence[Corrupt], data: Domains) -> list[str]:
     named = [f"{name} ({reason})" for name, reason in corrupt]
     left_out = [listed("file(s) cannot be read as images and are left out", named)] if named else []
     again = sum(len(domain) - len(np.unique(domain.copies)) for domain in data if domain.copies is not None)
+    torn = sum(in_both_parts(domain) for domain in data)
     copies = (
         f"{again} file(s) are copies of others in their domain: a file and its copies stay in one part of the split"
     )
+    copies += f", but for {torn} that the column split puts into both" if torn else ""
     return [*left_out, *([copies] if again else [])]
 
 
