@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from domainwise.networks.network import Network as Network
     from domainwise.saved_models.saved import Model as Model, load as load
     from domainwise.sweeps.status import follow as follow
-    from domainwise.training.average_runs import average_runs as average_runs
+    from domainwise.training.fit import average_runs as average_runs
 
 # Where each public name lives. They are imported when first asked for, so that the command line starts without torch.
 _HOME = {
@@ -49,7 +49,7 @@ _HOME = {
     "InputError": "errors",
     "Model": "saved_models.saved",
     "load": "saved_models.saved",
-    "average_runs": "training.average_runs",
+    "average_runs": "training.fit",
     "follow": "sweeps.status",
     "check": "interop.check_folder",
 }

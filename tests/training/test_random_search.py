@@ -6,7 +6,7 @@ import pytest
 from domainwise.algorithms import Spec, create, draw, names, parse
 from domainwise.experiment.settings import resolve
 from domainwise.seeds import seed_hash
-from domainwise.training.random_search import drawn
+from domainwise.training.plan import drawn
 
 PACS = resolve("domainbed", benchmark="pacs")
 MNIST = resolve("domainbed", benchmark="rotated_mnist")
