@@ -183,7 +183,7 @@ def test_copies_that_the_manifest_puts_into_both_parts_are_told_of(tmp_path: Pat
     for domain in "ab":
         for i, part in enumerate(["train", "holdout", "", ""]):
             draw(tmp_path / f"{domain}{i}.png", (60 * (i // 2), 0, 0))
-            rows.append(f"{domain}{i}.png,{domain},cat,{part}")
+            rows.append(f"{domain}{i}.png,{domain},{'cat' if i < 2 else 'dog'},{part}")
     (tmp_path / "table.csv").write_text("\n".join(["path,domain,label,split", *rows]))
     with pytest.warns(UserWarning, match=r"4 file.* are copies .* but for 2 that the column split puts into both"):
         open_data(str(tmp_path / "table.csv"), size=8)
