@@ -30,10 +30,32 @@ EXPECTED = Expectation("erm", {"day": 0.81, "night": 0.625, "dusk": 0.7}, 0.95, 
 
 def made(data: Domains, folder: Path, expected: Expectation | None = EXPECTED) -> Path:
     """A model with a card."""
-    (data_trial := dw.fit(data, "erm", steps=4, evaluate_every=2, batch=4, output=folder)).config  # noqa: B018
+    config = dw.fit(data, "erm", steps=4, evaluate_every=2, batch=4, output=folder).config
     home = folder / "best"
-    card.write(home, data, Trial.from_json(data_trial.config["trial"]), data_trial.config, expected)
+    card.write(home, data, Trial.from_json(config["trial"]), config, expected)
     return home
+
+
+def test_fit_writes_a_card_beside_every_model_and_no_expectation_without_a_comparison(tmp_path: Path) -> None:
+    data = stripes()
+    options = {"steps": 4, "evaluate_every": 2, "batch": 4, "average": "ma(start=0)", "output": tmp_path}
+    model = dw.fit(data, "erm", **options)
+    assert (model.card.expected, model.card.temperature) == (None, 1.0)
+    assert all(model.card.knows(image) for domain in data for image in domain.images)
+    for home in ("best", "best-average"):
+        assert (tmp_path / home / README).read_text().startswith("# Model card: erm, trained on stripes")
+        assert "It is not known: no domain was held out." in (tmp_path / home / README).read_text()
+    for name in (CARD, README):  # as a kill right after the result leaves it
+        (tmp_path / "best" / name).unlink()
+    dw.fit(data, "erm", **options)
+    assert not dw.check(tmp_path).damaged
+    assert (tmp_path / "best" / README).is_file()
+
+
+def test_what_was_expected_of_a_model_stays_where_the_same_is_trained_once_more(tmp_path: Path) -> None:
+    made(stripes(), tmp_path)
+    again = dw.fit(stripes(), "erm", steps=4, evaluate_every=2, batch=4, output=tmp_path)
+    assert again.card.expected == EXPECTED
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +153,16 @@ def test_a_class_that_the_model_does_not_know_is_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("name", [CARD, MADE_FROM])
-@pytest.mark.parametrize("damage", ["truncate", "empty", "flip", "gone"])
+@pytest.mark.parametrize("damage", ["truncate", "empty", "flip", "gone", "a folder"])
 def test_a_damaged_card_is_a_sentence(photos: Path, tmp_path: Path, name: str, damage: str) -> None:
     home = made(folders(photos, size=16), tmp_path)
     path = home / name
     content = path.read_bytes()
     changed = {"truncate": content[:-7], "empty": b"", "flip": content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]}
-    if damage == "gone":
+    if damage in ("gone", "a folder"):
         path.unlink()
+        if damage == "a folder":
+            path.mkdir()
     else:
         path.write_bytes(changed[damage])
     if (name, damage) == (CARD, "gone"):

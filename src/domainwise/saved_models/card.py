@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -102,10 +103,17 @@ def image_hashes(data: Domains, side: int) -> Hashes:
 
 
 def write(home: Path, data: Domains, trial: Trial, config: Mapping[str, Any], expected: Expectation | None) -> None:
-    """Write the card of a saved model; where nothing is expected now, what an earlier call expected stays."""
-    if expected is None:
-        with suppress(InputError):
-            expected = read(home).expected
+    """Write the card of a saved model, unless it is there and says the same; hashing all images takes a while.
+
+    Where nothing is expected now, what an earlier call expected stays.
+    """
+    with suppress(InputError):
+        before = read(home).expected
+        if (home / CARD).is_file() and (home / README).is_file() and expected in (None, before):
+            return
+        expected = expected or before
+    for name in (CARD, MADE_FROM, README):
+        integrity.make_way(home / name)
     file = io.BytesIO()
     np.save(file, image_hashes(data, config["input_size"]), allow_pickle=False)
     write_output(home / MADE_FROM, file.getvalue())
@@ -123,7 +131,7 @@ def write(home: Path, data: Domains, trial: Trial, config: Mapping[str, Any], ex
 
 def read(home: Path) -> Card:
     """Return what is known of a saved model, nothing where it has no card; an InputError where that is damaged."""
-    if not (home / CARD).is_file():
+    if not os.path.lexists(home / CARD):
         return Card()
     content = integrity.read(home / CARD)
     if content.get("format") != FORMAT:

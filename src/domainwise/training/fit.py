@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
@@ -20,16 +21,17 @@ from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
 from domainwise.errors import InputError, typed
 from domainwise.experiment.integrity import Damaged, Unreadable
-from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file
+from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file, sentence
 from domainwise.experiment.records import Event, Result
 from domainwise.experiment.results import trial_in
 from domainwise.experiment.settings import Settings, resolve, together, whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, reading
 from domainwise.machine import check_count, choose_device
+from domainwise.saved_models.card import CARD, Expectation, read as read_card, write as write_card
 from domainwise.saved_models.evaluation import evaluate
 from domainwise.saved_models.keep import spread
-from domainwise.saved_models.saved import CONFIG, PLAIN, Model, averager_of, home_of, load, loaded
+from domainwise.saved_models.saved import CONFIG, PLAIN, Model, averager_of, described, home_of, load, loaded
 from domainwise.training.checkpoints import saved, told_of
 from domainwise.training.plan import plan
 from domainwise.training.result import models_in
@@ -46,6 +48,7 @@ class Fitting:
     data: Domains
     trial: Trial
     folder: Path
+    expected: Expectation | None = None  # of its model at a new site, from a comparison
 
     @property
     def which(self) -> str:
@@ -59,15 +62,36 @@ class Fitting:
         threads: int = 1,
         watch: Watch = lambda trial, event: None,
     ) -> Result:
-        """Train, from where it was stopped if it was, and return the result, good or bad."""
+        """Train, from where it was stopped if it was, and return the result, good or bad; each model gets a card."""
         with reading(self.folder):
             _refuse_other_snapshots(self.folder, spread(options.snapshots, self.trial.steps))
+        expected = self.expected or self._expected_before()
         before = torch.get_num_threads()
         torch.set_num_threads(check_count("threads", threads))
         try:
-            return execute(self.trial, self.data, self.folder, options, watch=watch)
+            result = execute(self.trial, self.data, self.folder, options, watch=watch)
         finally:
             torch.set_num_threads(before)
+        if result["status"] == "finished":
+            self._write_cards(expected)
+        return result
+
+    def _expected_before(self) -> Expectation | None:
+        """What an earlier call expected of this model, which is still true."""
+        with suppress(InputError):
+            return read_card(home_of(self.folder, self.which)).expected
+        return None
+
+    def _write_cards(self, expected: Expectation | None) -> None:
+        """Write a card beside every selected model. What is expected is true of the one that was compared."""
+        for home in models_in(self.folder):
+            own = averager_of(home) == next(iter(self.trial.averages), "")
+            if home.parent == self.folder and (own or not exists(home / CARD)):
+                config, trial = described(home)
+                try:
+                    write_card(home, self.data, trial, config, expected if own else None)
+                except OSError as error:
+                    raise InputError(sentence(home, error)) from error
 
     def check(self, result: Result) -> None:
         """That there is a model to use."""
