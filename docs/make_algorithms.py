@@ -42,6 +42,10 @@ exact diagonal at the price of one matrix product. MLDG visits every domain twic
 The GPU column is the device's part of an update, replayed as a CUDA graph; launched kernel by kernel, the algorithms
 that go through the network once per domain cost more (Arith 1.9, AND-mask 2.7, MLDG 3.7), since the host cannot keep
 up with the device.
+
+---
+
+[All pages](README.md) · Next: [A model to use](predict.md)
 """
 
 

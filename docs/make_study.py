@@ -1,4 +1,4 @@
-"""Writes the progress and the results of docs/study.md, and their picture, anew: python docs/make_study.py.
+"""Writes the progress and the results of docs/study.md anew: python docs/make_study.py.
 
 The tests are those that the plan fixed, in its words and numbers. Nothing of a family is read before all of its trials
 have ended, but how many have.
@@ -13,9 +13,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -25,7 +24,8 @@ from study import FAMILIES  # noqa: E402  the plan's families, where they are ru
 from domainwise.experiment.results import Outcome, outcomes  # noqa: E402
 from domainwise.report.statistics import Differences, Estimate, estimate, holm  # noqa: E402
 
-STUDY, PAGE, PICTURE = ROOT / "results" / "study", ROOT / "docs" / "study.md", ROOT / "docs" / "figures" / "study.svg"
+STUDY, PAGE = ROOT / "results" / "study", ROOT / "docs" / "study.md"
+ALTERNATIVE = "Accuracy on the four targets against updates, ERM and Arith"
 BEGIN, END = "<!-- {}:begin -->", "<!-- {}:end -->"
 EARLY, LATE = (400, 1000), (1700, 5000)
 MARGIN = 1.0  # points, within which two methods are called equivalent
@@ -67,7 +67,7 @@ def complete(name: str) -> bool:
 def window(name: str, algorithm: str, steps: tuple[int, int], measure: str = "accuracy") -> Numbers:
     """The mean over the evaluations of a trial in a window of updates, on the main part of its target."""
     found = {}
-    for one in _own(name, algorithm):
+    for one in trials(name, algorithm):
         (target,) = one.trial.targets
         parts = [r["domains"][target]["main"] for r in one.records() if steps[0] <= r["step"] <= steps[1]]
         scale = 100 if measure == "accuracy" else 1
@@ -77,24 +77,29 @@ def window(name: str, algorithm: str, steps: tuple[int, int], measure: str = "ac
 
 def average(name: str, algorithm: str, averager: str) -> Numbers:
     """The accuracy of the averaged weights at the end of training."""
-    return {_key(one): 100 * one.result["averages"][averager]["last"]["target"] for one in _own(name, algorithm)}
+    return {key(one): 100 * one.result["averages"][averager]["last"]["target"] for one in trials(name, algorithm)}
+
+
+def selected(name: str, algorithm: str) -> Numbers:
+    """The accuracy at the step chosen on the sources, which decides nothing."""
+    return {key(one): 100 * one.result["selected"]["target"] for one in trials(name, algorithm)}
 
 
 def at_better_rate(algorithm: str) -> Numbers:
     """SWAD at the learning rate whose SWAD average is better on the hold-outs of the source domains."""
     found: dict[Key, tuple[float, float]] = {}
     for name in ("L", "E"):
-        for one in _own(name, algorithm):
+        for one in trials(name, algorithm):
             last = one.result["averages"]["swad"]["last"]
-            found[_key(one)] = max(found.get(_key(one), (-1.0, 0.0)), (last["validation"], 100 * last["target"]))
+            found[key(one)] = max(found.get(key(one), (-1.0, 0.0)), (last["validation"], 100 * last["target"]))
     return {key: target for key, (_, target) in found.items() if key[1] in (100, 101, 102)}
 
 
-def _own(name: str, algorithm: str) -> list[Outcome]:
+def trials(name: str, algorithm: str) -> list[Outcome]:
     return [one for one in family(name) if one.trial.label == algorithm]
 
 
-def _key(one: Outcome) -> Key:
+def key(one: Outcome) -> Key:
     (target,) = one.trial.targets
     return target, one.trial.seed
 
@@ -104,6 +109,7 @@ def early(name: str, one: str, other_name: str, other: str) -> Callable[[], tupl
 
 
 PRIMARY = Test(0, "P: early accuracy, Arith and ERM", "P", early("P", "arith", "P", "erm"))
+SELECTED = Test(0, "P: accuracy at the selected step", "P", lambda: (selected("P", "arith"), selected("P", "erm")))
 TESTS = (
     Test(1, "P: early loss, Arith and ERM", "P",
          lambda: (window("P", "arith", EARLY, "loss"), window("P", "erm", EARLY, "loss")), "of loss"),
@@ -152,9 +158,12 @@ def results() -> str:
     return "\n\n".join(parts)
 
 
+def primary_estimate() -> Estimate:
+    return estimated(differences(PRIMARY), independent=False)
+
+
 def primary() -> str:
-    found = differences(PRIMARY)
-    one = _estimated(found, independent=False)
+    found, one = differences(PRIMARY), primary_estimate()
     low, high = one.interval()
     said = "these seeds do not tell Arith and ERM apart"
     if low > 0 or high < 0:
@@ -183,7 +192,7 @@ def by_target() -> str:
 
 def others(ready: Sequence[Test]) -> str:
     """The table of the other tests; those that wait count in Holm's correction as if they found nothing."""
-    within = [_estimated(differences(test), independent=True) for test in ready]
+    within = [estimated(differences(test), independent=True) for test in ready]
     corrected = holm([one.p for one in within] + [1.0] * (len(TESTS) - len(ready)))
     lines = [
         "All other tests that can be made, variance within targets (Satterthwaite); corrected by Holm's method for all "
@@ -194,7 +203,7 @@ def others(ready: Sequence[Test]) -> str:
     ]
     for test, one, p in zip(ready, within, corrected, strict=False):
         low, high = one.interval()
-        whole = _estimated(differences(test), independent=False)
+        whole = estimated(differences(test), independent=False)
         a, b = whole.interval()
         digits = 2 if test.unit == "points" else 3
         numbers = (
@@ -213,7 +222,7 @@ def lost(test: Test) -> str:
     return f" ({missing} trials of these families did not finish: their pairs are left out)" if missing else ""
 
 
-def _estimated(found: Differences, *, independent: bool) -> Estimate:
+def estimated(found: Differences, *, independent: bool) -> Estimate:
     one = estimate(found, independent=independent)
     assert one is not None
     return one
@@ -221,51 +230,9 @@ def _estimated(found: Differences, *, independent: bool) -> Estimate:
 
 def picture_text() -> str:
     return (
-        "![Accuracy on the four targets against updates, ERM and Arith](figures/study.svg)\n\n"
+        f"![{ALTERNATIVE}](figures/study.svg)\n\n"
         "Mean over eight seeds. Bands: one standard error to each side. Grey: the window of the test."
     )
-
-
-def draw(path: Path) -> None:
-    """Target accuracy against updates, a panel for each target: means over seeds with their standard errors."""
-    import matplotlib.style
-    from matplotlib.figure import Figure
-
-    with matplotlib.style.context(["default", {"svg.hashsalt": "study", "font.size": 9, "svg.fonttype": "none"}]):
-        figure = Figure(figsize=(9, 2.9), layout="constrained")
-        axes = figure.subplots(1, 4)
-        for at, (target, name) in enumerate(TARGETS.items()):
-            own = axes[at]
-            own.axvspan(*EARLY, color="0.93", zorder=0)
-            for label, said, colour in (("erm", "ERM", "#0072b2"), ("arith", "Arith", "#d55e00")):
-                steps, means, errors = curve("P", label, target)
-                low = [mean - error for mean, error in zip(means, errors, strict=True)]
-                high = [mean + error for mean, error in zip(means, errors, strict=True)]
-                own.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
-                own.plot(steps, means, color=colour, linewidth=1.3, label=said)
-            own.set_title(name, fontsize=10)
-            own.set_xlabel("updates")
-            own.set_xlim(50, 1000)
-            own.grid(alpha=0.2)
-            own.spines[["top", "right"]].set_visible(False)
-        axes[0].set_ylabel("accuracy on the target, %")
-        axes[0].legend(frameon=False, loc="lower right")
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(path, metadata=nothing)
-    text = path.read_text(encoding="utf-8")
-    path.write_text("\n".join(line.rstrip() for line in text.splitlines()) + "\n", encoding="utf-8")
-
-
-def curve(name: str, algorithm: str, target: str) -> tuple[list[int], list[float], list[float]]:
-    """Steps from 50 on, with the mean accuracy over seeds and its standard error."""
-    runs = [
-        {r["step"]: 100 * r["domains"][target]["main"]["accuracy"] for r in one.records()}
-        for one in _own(name, algorithm)
-        if one.trial.targets == (target,)
-    ]
-    steps = [step for step in runs[0] if step >= 50]
-    columns = [[run[step] for run in runs] for step in steps]
-    return steps, [fmean(column) for column in columns], [stdev(column) / sqrt(len(column)) for column in columns]
 
 
 def replaced(page: str, name: str, made: str) -> str:
@@ -282,8 +249,6 @@ def page() -> str:
 def main() -> None:
     warnings.simplefilter("ignore", UserWarning)
     PAGE.write_text(page(), encoding="utf-8")
-    if complete("P"):
-        draw(PICTURE)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,37 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if "://" not in link:
+            name, _, anchor = link.partition("#")
+            there = (page.parent / name).resolve() if name else page
+            assert there.exists(), link
+            assert not anchor or anchor in anchors(there), link
+
+
+def test_every_page_is_in_the_list_of_pages_and_leads_back_and_on() -> None:
+    docs = {page.name for page in PAGES if page.parent.name == "docs"} - {"README.md"}
+    listed = re.findall(r"\]\((\S+\.md)\)", prose(ROOT / "docs" / "README.md"))
+    assert sorted(name for name in listed if "/" not in name) == sorted(docs)
+    for name in docs:
+        assert re.search(
+            r"\n---\n\n\[All pages\]\(README\.md\) · Next: \[.+\]\(.+\.md\)\n$", prose(ROOT / "docs" / name)
+        ), name
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with what the docs speak of: photos by domain, and a file with an own algorithm."""
