@@ -11,7 +11,7 @@ SOURCE = Path(domainwise.__file__).parent
 
 # What stands to the right may import what stands to its left, never the other way round.
 ORDER = """
-    _version errors files seeds machine user_files meta networks losses data experiment averaging algorithms
+    _version errors files seeds machine user_files terminal meta networks losses data experiment averaging algorithms
     acceleration saved_models training sweeps analysis report interop api sklearn testing paper cli __main__
 """.split()  # noqa: SIM905  easier to read than a list
 RANK = {name: rank for rank, name in enumerate(ORDER)}

@@ -272,7 +272,7 @@ class Shared:
 
 
 def test_bench_on_a_cpu_says_how_far_it_is_and_that_a_backbone_takes_long(domainwise, monkeypatch) -> None:
-    monkeypatch.setattr("domainwise.cli.pace.SECONDS", 0.0)
+    monkeypatch.setattr("domainwise.terminal.SECONDS", 0.0)
     little = ["bench", "--algorithms=erm", "--size=16", "--batch=2", "--updates=1", "--threads=1"]
     code, _, said = domainwise(*little, "--network=small")
     assert code == 0

@@ -27,7 +27,7 @@ from domainwise.cli.commands.status import status
 from domainwise.cli.commands.surface import surface
 from domainwise.cli.commands.sweep import sweep
 from domainwise.cli.commands.tensorboard import tensorboard
-from domainwise.cli.plain import plainly
+from domainwise.terminal import plainly
 
 app = typer.Typer(
     help="Domain generalization: train on several source domains, work on one nobody has seen.",

@@ -14,13 +14,13 @@ import typer
 from domainwise.api import Comparison, Results
 from domainwise.cli.live_report import Refreshing
 from domainwise.cli.option_groups import Beside, Cluster, Machine, Many, run_options
-from domainwise.cli.progress import display
 from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome, outcomes
 from domainwise.experiment.trial import Trial
 from domainwise.machine import choose_device, free_disk, human_duration, human_size, processes_for, threads_for
 from domainwise.sweeps.disk_space import disk_needed
 from domainwise.sweeps.engine import Engine, Runs
+from domainwise.sweeps.progress import display
 from domainwise.sweeps.shared_gpu import Many as AtOnce
 from domainwise.sweeps.status import estimate, working
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from domainwise.cli.option_groups import Choices, One
-from domainwise.cli.plain import console, plain_streams
 from domainwise.data.decoded.cache import cache_folder
 from domainwise.data.domains import Domains
 from domainwise.data.sources.open import benchmark_named, open_data
 from domainwise.errors import InputError, Note
 from domainwise.experiment.settings import Settings, resolve, together
+from domainwise.terminal import console, plain_streams
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from domainwise.cli.plain import console
+from domainwise.terminal import console
 
 
 def algorithms(

@@ -44,9 +44,9 @@ def balance(
     from domainwise.analysis.kept import keep_balance
     from domainwise.cli import balance_text as balances
     from domainwise.cli.open_model import trained, trial_of
-    from domainwise.cli.pace import pace
     from domainwise.errors import InputError
     from domainwise.files import PICTURE, check_output
+    from domainwise.terminal import pace
 
     if output and not along:
         raise InputError("the picture is of balance along training: add --along, or leave out -o")

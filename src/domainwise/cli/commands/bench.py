@@ -50,8 +50,8 @@ def bench(
     from domainwise.acceleration.benchmark import Setup, measure, table
     from domainwise.acceleration.cuda_graph import Fast
     from domainwise.algorithms import parse
-    from domainwise.cli.pace import pace
     from domainwise.machine import check_count, choose_device, cores
+    from domainwise.terminal import pace
 
     device = choose_device(device)
     torch.set_num_threads(check_count("threads", threads or cores()))

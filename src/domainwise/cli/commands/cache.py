@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
-from domainwise.cli.plain import console
 from domainwise.machine import human_size
+from domainwise.terminal import console
 
 if TYPE_CHECKING:
     from domainwise.data.decoded.cache import Entry

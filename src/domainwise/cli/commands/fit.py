@@ -31,9 +31,9 @@ def fit(
     import sys
 
     from domainwise.acceleration.cuda_graph import Fast
-    from domainwise.cli.progress import display
     from domainwise.cli.reading import Ask, read
     from domainwise.machine import choose_device, threads_for
+    from domainwise.sweeps.progress import display
     from domainwise.training.fit import fitting
     from domainwise.training.run_options import RunOptions
 

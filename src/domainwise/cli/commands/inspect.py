@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
-from domainwise.cli.plain import console, plain_streams
+from domainwise.terminal import console, plain_streams
 
 if TYPE_CHECKING:
     from rich.console import Console

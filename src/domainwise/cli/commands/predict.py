@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
-from domainwise.cli.plain import exact
+from domainwise.terminal import exact
 
 if TYPE_CHECKING:
     from domainwise.saved_models.predict import Prediction
@@ -57,11 +57,11 @@ def predict(
 
     import torch
 
-    from domainwise.cli.pace import pace
     from domainwise.data.sources.folders import images_in
     from domainwise.machine import check_count, threads_for
     from domainwise.saved_models.predict import Tally, as_csv, as_json, as_text, predictions
     from domainwise.saved_models.saved import load
+    from domainwise.terminal import pace
 
     form = _form(output, format)
     threads = threads and check_count("threads", threads)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from domainwise.cli.plain import console
+from domainwise.terminal import console
 
 app = typer.Typer(name="presets", help="The protocols there are, with every setting.", no_args_is_help=True)
 

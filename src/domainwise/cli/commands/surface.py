@@ -50,11 +50,11 @@ def surface(
 
     from domainwise.analysis.loss_surface import LENGTHS
     from domainwise.cli.open_model import trained, trial_of
-    from domainwise.cli.pace import pace
     from domainwise.errors import InputError
     from domainwise.files import PICTURE, check_output, write_output
     from domainwise.report.drawing.matplotlib_svg import as_file
     from domainwise.report.page.surfaces import picture
+    from domainwise.terminal import pace
 
     if models and domains:
         raise InputError("a plane goes through the models of a walk (--domains) or through saved ones (--models)")

@@ -1,4 +1,4 @@
-"""What a person sees while trials run: live bars on a terminal, a line per trial elsewhere."""
+"""Show how far trials are: live bars on a terminal, a line for each that ends elsewhere."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-from domainwise.cli.plain import console, plain_streams
 from domainwise.errors import legible, sentence
 from domainwise.experiment.records import Event, Result
 from domainwise.machine import human_duration
 from domainwise.sweeps.status import describe
+from domainwise.terminal import console, plain_streams
 
 if TYPE_CHECKING:
     from domainwise.experiment.trial import Trial

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from domainwise.cli import pace as module
-from domainwise.cli.pace import pace
+from domainwise import terminal as module
+from domainwise.terminal import pace
 
 
 def test_long_work_says_now_and_then_how_far_it_is(
@@ -29,7 +29,7 @@ def test_quiet_work_says_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 WORK = """
-from domainwise.cli.pace import pace
+from domainwise.terminal import pace
 with pace("points", quiet=False) as tick:
     tick(1, 2)
     print("x" * 500)

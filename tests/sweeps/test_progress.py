@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from domainwise.cli.progress import Lines
+from domainwise.sweeps.progress import Lines
 
 FINISHED = {"result": {"status": "finished", "seconds": 1.0, "selected": {"target": 0.7, "validation": 0.9}}}
 
