@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from domainwise.meta.optimizer import MetaOptimizer as MetaOptimizer
     from domainwise.networks.network import Network as Network
+    from domainwise.report.power import power as power
     from domainwise.saved_models.saved import Model as Model, load as load
     from domainwise.sweeps.status import follow as follow
     from domainwise.training.fit import average_runs as average_runs
@@ -42,6 +43,7 @@ _HOME = {
     "compare": "api",
     "fit": "api",
     "Results": "api",
+    "power": "report.power",
     "Domains": "data.domains",
     "domains": "data.sources.arrays",
     "folders": "data.sources.folders",

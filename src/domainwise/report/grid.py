@@ -1,11 +1,15 @@
-"""Outcomes sorted into algorithm, target and seed: the order every table and figure shares."""
+"""Outcomes sorted into algorithm, target and seed, as every table and figure has them, and the numbers of each."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
+from domainwise.experiment.records import Record
 from domainwise.experiment.results import Outcome
+from domainwise.experiment.selection import target_accuracy, validation
 from domainwise.experiment.trial import Trial
 
 Group = Mapping[int, Outcome]  # seed -> outcome
@@ -116,3 +120,83 @@ def _reason(outcome: Outcome) -> str:
 
 def _said(reason: str, steps: list[int]) -> str:
     return f"diverged at {', '.join(map(str, sorted(set(steps))))}" if reason == "diverged" else reason
+
+
+LATE = 1 / 3  # the share of a training after which an evaluation counts as late
+NEAR = 0.01  # of validation accuracy: from the first evaluation so near the best on, training has settled
+Window = tuple[int, int]  # updates, from and to
+Records = Sequence[Record]
+Numbers = Mapping[str, Mapping[int, float | None]]  # target -> seed -> the number of a trial
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One number of a trial: its name, and what it is in words."""
+
+    name: str
+    words: str
+    window: Window | None = None
+
+    def of(self, outcome: Outcome, records: Records) -> float | None:
+        """Return the trial's number in percent, or None where it has none.
+
+        A trial that kept no records, as those of other programs, counts as settled at the step that it selected.
+        """
+        result, trial = outcome.result, outcome.trial
+        if result["status"] != "finished" or not trial.targets:
+            return None
+        if self.name in ("settled", "late", "window"):
+            among = self._among(trial, records)
+            if among or self.name != "settled":
+                return _mean([target_accuracy(record, trial.targets, trial.test) for record in among])
+        beside = {name: models["last"] for name, models in result["averages"].items()}
+        found = {"settled": result["selected"], "selected": result["selected"], "last": result["last"], **beside}
+        one = found.get(self.name)
+        return None if one is None or one["target"] is None else 100 * one["target"]
+
+    def _among(self, trial: Trial, records: Records) -> Records:
+        """The evaluations of which this is the mean."""
+        if self.name == "settled":
+            return settled(records, trial.targets)
+        low, high = self.window or (LATE * max((record["step"] for record in records), default=0), None)
+        return [record for record in records if low <= record["step"] and (high is None or record["step"] <= high)]
+
+
+def _mean(accuracies: Sequence[float]) -> float | None:
+    return 100 * fmean(accuracies) if accuracies else None
+
+
+def settled(records: Records, targets: Sequence[str]) -> Records:
+    """Return the evaluations from the first on that validates within a point of the best one."""
+    found = [validation(record, targets) for record in records]
+    first = next((i for i, value in enumerate(found) if value >= max(found) - NEAR), 0)
+    return records[first:]
+
+
+SETTLED = Statistic("settled", "mean over the evaluations since validation first came within a point of its best")
+LATE_MEAN = Statistic("late", "mean over the evaluations in the last two thirds of training")
+LAST = Statistic("last", "at the last step")
+SELECTED = Statistic("selected", "at the step chosen on the source domains, as the table has it")
+
+
+def statistics_of(outcomes: Sequence[Outcome], window: Window | None) -> list[Statistic]:
+    """Return those of low noise first: means over evaluations, averages of weights, then single evaluations."""
+    averages = dict.fromkeys(name for one in outcomes for name in one.result["averages"])
+    words = f"mean over the evaluations at updates {window[0]} to {window[1]}" if window else ""
+    own = [Statistic("window", words, window)] if window else []
+    beside = [Statistic(name, f"averaged weights ({name}) at the end of training") for name in averages]
+    return [*own, SETTLED, LATE_MEAN, *beside, LAST, SELECTED]
+
+
+def numbers_of(grid: Grid, statistics: Sequence[Statistic]) -> dict[Statistic, dict[str, Numbers]]:
+    """Return every statistic of every row of a table; the records of a trial are read once."""
+    found: dict[Statistic, dict[str, dict[str, dict[int, float | None]]]] = {one: {} for one in statistics}
+    for name, groups in grid.items():
+        for column, group in groups.items():
+            for seed, outcome in group.items():
+                records = outcome.records() if outcome.result["status"] == "finished" else []
+                for one in statistics:
+                    row = found[one].setdefault(name, {}).setdefault(column, {})
+                    row[seed] = one.of(outcome, records)
+    return {one: {name: {column: rows.get(name, {}).get(column, {}) for column in groups}
+                  for name, groups in grid.items()} for one, rows in found.items()}  # fmt: skip

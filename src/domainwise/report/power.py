@@ -1,4 +1,4 @@
-"""Differences between the algorithms of a comparison, with intervals, and what its seeds could have shown."""
+"""Compare the algorithms of a study: differences with intervals, and what its seeds could have shown."""
 
 from __future__ import annotations
 
@@ -8,67 +8,17 @@ from math import isfinite
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from domainwise.errors import InputError, closest
-from domainwise.experiment.results import Outcome
-from domainwise.experiment.selection import target_accuracy, validation
-from domainwise.report.grid import Grid, Group, arrange
-from domainwise.report.statistics import Differences, Estimate, estimate, holm
+from domainwise.errors import InputError, closest, legible, typed
+from domainwise.report.formats import text_table
+from domainwise.report.grid import SELECTED, Numbers, Statistic, Window, arrange, numbers_of, statistics_of
+from domainwise.report.results import Results
+from domainwise.report.statistics import Differences, Estimate, estimate, holm, whole_seeds
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LATE = 1 / 3  # the share of a training after which an evaluation counts as late
-Window = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """One number of a trial: how it is called, and what it is in words."""
-
-    name: str
-    words: str
-
-    def of(self, outcome: Outcome, window: Window | None) -> float | None:
-        """Return the trial's number in percent, or None where it has none."""
-        result = outcome.result
-        if result["status"] != "finished" or not outcome.trial.targets:
-            return None
-        if self.name == "steady":
-            return _steady(outcome)
-        if self.name in ("late", "window"):
-            return _mean(outcome, window if self.name == "window" else None)
-        beside = {name: models["last"] for name, models in result["averages"].items()}
-        found = {"selected": result["selected"], "last": result["last"], **beside}.get(self.name)
-        return None if found is None or found["target"] is None else 100 * found["target"]
-
-
-def _mean(outcome: Outcome, window: Window | None) -> float | None:
-    """The mean target accuracy over the evaluations in a window, or over those after the first third of training."""
-    trial = outcome.trial
-    low, high = window or (trial.steps * LATE, trial.steps)
-    records = [record for record in outcome.records() if low <= record["step"] <= high]
-    values = [100 * target_accuracy(record, trial.targets, trial.test) for record in records]
-    return fmean(values) if values else None
-
-
-NEAR = 0.01  # of validation accuracy: so near the best, an evaluation could as well have been selected
-
-
-def _steady(outcome: Outcome) -> float | None:
-    """The mean target accuracy over the evaluations that validate about as well as the selected one."""
-    trial, selected = outcome.trial, outcome.selected
-    best = selected.get("validation")
-    records = outcome.records() if best is not None else []
-    near = [record for record in records if validation(record, trial.targets) >= (best or 0.0) - NEAR]
-    values = [100 * target_accuracy(record, trial.targets, trial.test) for record in near]
-    found = selected.get("target")
-    return fmean(values) if values else None if found is None else 100 * found
-
-
-STEADY = Statistic("steady", "mean over the evaluations that validate within a point of the selected one")
-SELECTED = Statistic("selected", "at the step chosen on the source domains")
-LAST = Statistic("last", "at the last step")
-LATE_MEAN = Statistic("late", "mean over the evaluations in the last two thirds of training")
+NAMED = 4  # algorithms that a sentence tells one by one
+FALSE = 0.05  # of what is claimed without being so
 
 
 @dataclass(frozen=True)
@@ -80,7 +30,8 @@ class Gap:
     statistic: Statistic
     differences: Differences  # target -> seed -> difference
     lost: int  # pairs of which one trial has no number
-    p: float | None = None  # corrected for the other claims; only of the statistic that leads
+    p: float | None = None  # of no difference; corrected, and only of the statistic that leads
+    p_same: float | None = None  # of a difference as large as the one that matters, likewise
 
     @property
     def estimate(self) -> Estimate | None:
@@ -88,89 +39,24 @@ class Gap:
 
     @property
     def mean(self) -> float | None:
+        """The mean difference, every target counting the same; None where a target has no pair."""
         found = [fmean(by_seed.values()) for by_seed in self.differences.values() if by_seed]
         return fmean(found) if found and len(found) == len(self.differences) else None
 
-
-@dataclass(frozen=True)
-class Power:
-    """What a comparison tells about its algorithms: ``print`` it, or take ``frame()``.
-
-    ``gaps`` has a row for each algorithm against the baseline by each statistic, those with the least noise first.
-    Only the first statistic is tested; p is corrected by Holm's method for the number of algorithms.
-    """
-
-    gaps: tuple[Gap, ...]
-    difference: float
-    margin: float | None
-    ended: int
-    asked: int
+    @property
+    def pairs(self) -> int:
+        return sum(map(len, self.differences.values()))
 
     @property
-    def complete(self) -> bool:
-        return self.ended >= self.asked
-
-    @property
-    def leading(self) -> list[Gap]:
-        """The rows of the statistic that leads."""
-        return [gap for gap in self.gaps if gap.statistic == self.gaps[0].statistic]
+    def verdict(self) -> str:
+        """What is shown: "above", "below", "same" (closer than the difference that matters), or "open"."""
+        if self.p is not None and self.p < FALSE:
+            return "above" if (self.mean or 0.0) > 0 else "below"
+        return "same" if self.p_same is not None and self.p_same < FALSE else "open"
 
 
-def power_of(
-    outcomes: Sequence[Outcome],
-    *,
-    difference: float = 1.0,
-    baseline: str | None = None,
-    window: Window | None = None,
-    margin: float | None = None,
-    asked: int = 0,
-) -> Power:
-    """Compare every algorithm with the baseline: "erm" where it is there, else the first.
-
-    ``asked`` is how many trials there will be; before all have ended no p and no interval is computed.
-    """
-    _check(difference, window, margin)
-    models = [outcome for outcome in outcomes if not outcome.averaged]
-    grid = arrange(models)
-    names = list(grid)
-    if baseline is None:
-        baseline = names[0] if names else ""
-    elif baseline not in names:
-        raise InputError(f'there is no algorithm "{baseline}" in these results: {closest(baseline, names)}')
-    gaps = []
-    for statistic in _statistics(models, window):
-        numbers = {name: _numbers(groups, statistic, window) for name, groups in grid.items()}
-        rows = [_gap(name, baseline, statistic, numbers) for name in names if name != baseline]
-        gaps += [row for row in rows if row.mean is not None]
-    ended = len(models)
-    complete = ended >= asked
-    return Power(tuple(_tested(gaps) if complete else gaps), difference, margin, ended, max(asked, ended))
-
-
-def _statistics(outcomes: Sequence[Outcome], window: Window | None) -> list[Statistic]:
-    """Those of low noise first: means over evaluations, averages of weights, then single evaluations."""
-    averages = dict.fromkeys(name for one in outcomes for name in one.result["averages"])
-    own = [Statistic("window", f"mean over the evaluations at updates {window[0]} to {window[1]}")] if window else []
-    beside = [Statistic(name, f"averaged weights ({name}) at the end of training") for name in averages]
-    return [*own, LATE_MEAN, *beside, LAST, SELECTED]
-
-
-Numbers = Mapping[str, Mapping[int, float | None]]  # target -> seed -> the number of a trial
-
-
-def _numbers(groups: Mapping[str, Group], statistic: Statistic, window: Window | None) -> Numbers:
-    return {
-        column: {seed: statistic.of(outcome, window) for seed, outcome in group.items()}
-        for column, group in groups.items()
-    }
-
-
-def gap_of(grid: Grid, name: str, baseline: str, statistic: Statistic) -> Gap:
-    """Compare two rows of a table by one statistic."""
-    return _gap(name, baseline, statistic, {row: _numbers(grid[row], statistic, None) for row in (name, baseline)})
-
-
-def _gap(name: str, baseline: str, statistic: Statistic, numbers: Mapping[str, Numbers]) -> Gap:
+def gap_between(name: str, baseline: str, statistic: Statistic, numbers: Mapping[str, Numbers]) -> Gap:
+    """Pair two rows by target and seed."""
     differences: dict[str, dict[int, float]] = {}
     lost = 0
     for column, by_seed in numbers[name].items():
@@ -184,53 +70,166 @@ def _gap(name: str, baseline: str, statistic: Statistic, numbers: Mapping[str, N
     return Gap(name, baseline, statistic, differences, lost)
 
 
-def _tested(gaps: Sequence[Gap]) -> list[Gap]:
-    """The same, those of the first statistic with a p that is corrected for their number."""
-    claims = [(i, one.p) for i, gap in enumerate(gaps) if gap.statistic == gaps[0].statistic and (one := gap.estimate)]
-    corrected = dict(zip([i for i, _ in claims], holm([p for _, p in claims]), strict=True))
-    return [replace(gap, p=corrected.get(i)) for i, gap in enumerate(gaps)]
+@dataclass(frozen=True)
+class Power:
+    """What a comparison tells about its algorithms: ``print`` it, or take ``sentences``, ``gaps`` or ``frame()``.
+
+    ``gaps`` has a row for each algorithm against the baseline by each statistic, those with the least noise first.
+    Only the first statistic is tested; its p are corrected by Holm's method for all claims of the table.
+    """
+
+    gaps: tuple[Gap, ...]
+    difference: float  # the smallest that matters, in points
+    waiting: int = 0  # trials that were asked for and have not ended
+
+    @property
+    def leading(self) -> list[Gap]:
+        """The rows of the statistic that leads."""
+        return [gap for gap in self.gaps if gap.statistic == self.gaps[0].statistic]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What is shown, and what could have been, in plain words."""
+        if self.waiting:
+            many = f"{self.waiting} trial{'s have' if self.waiting > 1 else ' has'}"
+            return [f"{many} not ended: algorithms are compared when all have."]
+        if not self.gaps:
+            return []
+        known = [gap for gap in self.leading if gap.estimate]
+        if not known:
+            return ["One seed cannot tell a difference from chance: run at least three."]
+        return [_intervals(known), *_verdicts(known, self.difference), self._reach(known)]
+
+    def _reach(self, known: Sequence[Gap]) -> str:
+        """What these seeds can find, and how many it takes for the difference that matters."""
+        gap = max(known, key=lambda gap: found.detectable() if (found := gap.estimate) else 0.0)
+        other = next(one for one in self.gaps if one.statistic == SELECTED and one.algorithm == gap.algorithm)
+        one, selected = gap.estimate, other.estimate
+        assert one is not None
+        by_selected = f" ({selected.detectable():.1f} at the selected step alone)" if selected else ""
+        needed, least, most = map(whole_seeds, one.seeds_for(self.difference))
+        return (
+            f"{round(one.seeds)} seeds find a true difference of {one.detectable():.1f} points{by_selected} in 80 of "
+            f"100 studies; {points(self.difference)} takes about {needed} seeds ({least} to {most})."
+        )
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per algorithm and statistic, with everything that is known of the difference."""
+        import pandas as pd
+
+        return pd.DataFrame([_row(gap, self.difference) for gap in self.gaps])
+
+    def __str__(self) -> str:
+        parts = [" ".join(self.sentences), text_table(*self.table()) if self.gaps else ""]
+        return "\n\n".join(part for part in parts if part) or "There are no two algorithms to compare."
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return the heads of the columns and the rows, as words."""
+        head = ["algorithm", "statistic", "difference", "95 % interval", "p", "can find"]
+        return [*head, f"seeds for {points(self.difference)}"], [_words(gap, self.difference) for gap in self.gaps]
 
 
-def _check(difference: float, window: Window | None, margin: float | None) -> None:
-    if not (isfinite(difference) and difference > 0):
-        raise InputError(f"difference is in percentage points, above 0, got {difference!r}")
-    if margin is not None and not (isfinite(margin) and margin > 0):
-        raise InputError(f"margin is in percentage points, above 0, got {margin!r}")
-    if window is not None and not 0 <= window[0] <= window[1]:
-        raise InputError(f"window is from one update to a later one, such as (400, 1000), got {window!r}")
+def _intervals(known: Sequence[Gap]) -> str:
+    named = sorted(known, key=lambda gap: gap.p or 0.0)[:NAMED]
+    shown = ", ".join(f"{legible(gap.algorithm)} {_spread(gap)}" for gap in known if gap in named)
+    more = f"; {len(known) - len(named)} more are in the report" if len(known) > len(named) else ""
+    return f"Against {legible(known[0].baseline)}, in points with 95 % intervals: {shown}{more}."
 
 
-def frame(power: Power) -> pd.DataFrame:
-    """One row per algorithm and statistic, with everything that is known of the difference."""
-    import pandas as pd
+def _spread(gap: Gap) -> str:
+    found = gap.estimate
+    assert found is not None
+    low, high = found.interval()
+    return f"{found.mean:+.1f} ({low:+.1f} to {high:+.1f})"
 
-    return pd.DataFrame([_row(gap, power) for gap in power.gaps])
+
+def _verdicts(known: Sequence[Gap], difference: float) -> list[str]:
+    """One sentence for all algorithms of which the same is shown."""
+    base, apart = legible(known[0].baseline), " after correction for all claims" if len(known) > 1 else ""
+    said = {
+        "above": f"Better than {base}{apart}: {{}}.",
+        "below": f"Worse than {base}{apart}: {{}}.",
+        "same": f"Within {points(difference)} of {base}{apart}: {{}}.",
+        "open": f"Not told apart from {base} by these seeds: {{}}.",
+    }
+    groups = {verdict: [legible(gap.algorithm) for gap in known if gap.verdict == verdict] for verdict in said}
+    return [said[verdict].format(", ".join(names)) for verdict, names in groups.items() if names]
 
 
-def _row(gap: Gap, power: Power) -> dict[str, object]:
+def points(number: float) -> str:
+    """Write a number of percentage points."""
+    return f"{number:g} point{'s' * (number != 1)}"
+
+
+def _words(gap: Gap, difference: float) -> list[str]:
+    one, mean = gap.estimate, gap.mean
+    first = [gap.algorithm, gap.statistic.name, "" if mean is None else f"{mean:+.1f}"]
+    if one is None:
+        return [*first, "", "", "", ""]
+    low, high = one.interval()
+    needed, least, most = map(whole_seeds, one.seeds_for(difference))
+    p = "" if gap.p is None else f"{gap.p:.3f}" if gap.p >= 0.001 else "<0.001"
+    return [*first, f"{low:+.1f} to {high:+.1f}", p, f"{one.detectable():.1f}", f"{needed} ({least} to {most})"]
+
+
+def _row(gap: Gap, difference: float) -> dict[str, object]:
     found: dict[str, object] = {
         "algorithm": gap.algorithm,
         "baseline": gap.baseline,
         "statistic": gap.statistic.name,
         "difference": gap.mean,
-        "pairs": sum(map(len, gap.differences.values())),
+        "pairs": gap.pairs,
         "lost": gap.lost,
     }
-    one = gap.estimate if power.complete else None
-    if one is None:
+    if (one := gap.estimate) is None:
         return found
-    seeds, least, most = one.seeds_for(power.difference)
-    low, high = one.interval()
-    return found | {
-        "low": low,
-        "high": high,
-        "p": gap.p,
-        "sd": one.sd,
-        "df": one.df,
-        "independent": one.independent,
-        "detectable": one.detectable(),
-        "seeds": seeds,
-        "seeds_low": least,
-        "seeds_high": most,
-        **({} if power.margin is None else {"equivalent": one.within(power.margin)}),
-    }
+    (low, high), (needed, least, most) = one.interval(), one.seeds_for(difference)
+    about = {"sd": one.sd, "df": one.df, "independent": one.independent, "detectable": one.detectable()}
+    tested = {"p": gap.p, "p_same": gap.p_same, "verdict": gap.verdict if gap.p is not None else None}
+    return {**found, "low": low, "high": high, **tested, **about, "seeds": needed, "seeds_low": least,
+            "seeds_high": most}  # fmt: skip
+
+
+@typed
+def power(
+    results: Results, difference: float = 1.0, *, baseline: str | None = None, window: Window | None = None
+) -> Power:
+    """Compare every algorithm with the baseline, and say what the seeds of a comparison can show.
+
+    ``difference`` is the smallest that matters, in percentage points: how many seeds it takes to find it is told, and
+    algorithms that are shown to be closer than that count as the same. ``baseline`` is "erm" where it was run, else the
+    first row. ``window`` has the mean over the evaluations from one update to another lead, such as ``(400, 1000)``.
+    """
+    from domainwise.sweeps.status import planned
+
+    _check(difference, window)
+    models = [outcome for outcome in results.outcomes if not outcome.averaged]
+    grid = arrange(models)
+    if baseline is None:
+        baseline = next(iter(grid), "")
+    elif baseline not in grid:
+        raise InputError(f'there is no algorithm "{baseline}" in these results: {closest(baseline, grid)}')
+    waiting = len(planned(results.folder).keys() - {outcome.folder.name for outcome in models})
+    if waiting:
+        return Power((), difference, waiting)
+    numbers = numbers_of(grid, statistics_of(models, window))
+    gaps = [
+        gap_between(name, baseline, one, rows) for one, rows in numbers.items() for name in grid if name != baseline
+    ]
+    return Power(tuple(_tested([gap for gap in gaps if gap.mean is not None], difference)), difference)
+
+
+def _check(difference: float, window: Window | None) -> None:
+    if not (isfinite(difference) and difference > 0):
+        raise InputError(f"difference is in percentage points, above 0, got {difference!r}")
+    if window is not None and not 0 <= window[0] <= window[1]:
+        raise InputError(f"window is from one update to a later one, such as (400, 1000), got {window!r}")
+
+
+def _tested(gaps: Sequence[Gap], difference: float) -> list[Gap]:
+    """Give the gaps of the first statistic their p: of no difference, and of one as large as matters."""
+    found = {i: one for i, gap in enumerate(gaps) if gap.statistic == gaps[0].statistic and (one := gap.estimate)}
+    values = [p for one in found.values() for p in (one.p, one.p_within(difference))]
+    corrected = holm(values, [i for i in found for _ in range(2)])
+    pairs = dict(zip(found, zip(corrected[::2], corrected[1::2], strict=True), strict=True))
+    return [replace(gap, p=pairs[i][0], p_same=pairs[i][1]) if i in pairs else gap for i, gap in enumerate(gaps)]

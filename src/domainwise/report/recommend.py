@@ -12,9 +12,9 @@ import numpy as np
 
 from domainwise.errors import InputError, legible
 from domainwise.experiment.trial import Trial, Value
-from domainwise.report.grid import Grid, Group, accuracy, arrange
+from domainwise.report.grid import SETTLED, Grid, Group, Numbers, accuracy, arrange, numbers_of
 from domainwise.report.page.classes import class_names, tallies
-from domainwise.report.power import STEADY, Gap, gap_of
+from domainwise.report.power import Gap, gap_between
 from domainwise.report.statistics import percent
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PROBE = "probe"
 WORST = 3  # classes that are named
+NEAR = 1.0  # points
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Recommendation:
             return ["It is the best of one seed, and nothing tells how much of that is chance: run at least three."]
         if not self.tied:
             return []
-        return [f"These seeds do not tell it from {listed(self.tied)}; of these it took the least time to train."]
+        apart = f"These seeds do not tell it from {listed(self.tied)}"
+        return [f"{apart}; of those within a point of the best it took the least time to train."]
 
     def _new_site(self) -> str:
         low, high = map(percent, self.expected)
@@ -80,7 +82,7 @@ class Recommendation:
             return []
         below = self.known - fmean(self.sites.values())
         how = f"{percent(below)} points below" if below > 0 else f"{percent(-below)} points above"
-        return [f"That is {how} new images of the sites it was trained on ({percent(self.known)} %)."]
+        return [f"On average that is {how} new images of the sites it was trained on ({percent(self.known)} %)."]
 
     def _classes(self) -> list[str]:
         if not self.worst_classes:
@@ -90,9 +92,10 @@ class Recommendation:
 
 
 def recommend(results: Results) -> Recommendation:
-    """Return the cheapest of the rows that nothing tells apart from the best one, and what it promises.
+    """Return the cheapest of the rows within a point of the best one that nothing tells apart from it.
 
-    Cost is the time that was measured; of a run and its average the plain model comes first.
+    What a few seeds do not tell apart may be far apart all the same: more than a point is too far. Cost is the time
+    that was measured; of a run and its average the plain model comes first.
     """
     outcomes = [one for one in results.outcomes if one.trial.targets]
     if not outcomes:
@@ -104,10 +107,12 @@ def recommend(results: Results) -> Recommendation:
     if not whole:
         raise InputError("no algorithm finished every trial on every target, so none can be recommended")
     best = max(whole, key=lambda name: fmean(whole[name].values()))
-    gaps = {name: gap_of(grid, best, name, STEADY) for name in whole}
-    tied = [name for name in whole if name == best or _nothing_between(gaps[name])]
-    taken = min(tied, key=lambda name: _cost(grid[name]))
-    return _recommendation(grid, taken, tied, whole[taken])
+    numbers = numbers_of(grid, [SETTLED])[SETTLED]
+    gaps = {name: gap_between(best, name, SETTLED, numbers) for name in whole}
+    tied = [name for name in whole if name == best or _not_told_apart(gaps[name])]
+    near = [name for name in tied if (gaps[name].mean or 0.0) <= NEAR]
+    taken = min(near, key=lambda name: _cost(grid[name]))
+    return _recommendation(grid, taken, tied, whole[taken], numbers)
 
 
 def _finished(group: Group) -> bool:
@@ -118,7 +123,7 @@ def _sites(groups: Mapping[str, Group]) -> dict[str, float]:
     return {name: fmean(accuracy(one) or 0.0 for one in group.values()) for name, group in groups.items()}
 
 
-def _nothing_between(gap: Gap) -> bool:
+def _not_told_apart(gap: Gap) -> bool:
     """Whether the interval of a difference has 0 in it. One seed has none, and then the mean alone decides."""
     found = gap.estimate
     if found is None:
@@ -134,7 +139,9 @@ def _cost(groups: Mapping[str, Group]) -> tuple[float, bool]:
     return fmean(known) if len(known) == len(seconds) else inf, every[0].averaged
 
 
-def _recommendation(grid: Grid, taken: str, tied: Sequence[str], sites: Mapping[str, float]) -> Recommendation:
+def _recommendation(
+    grid: Grid, taken: str, tied: Sequence[str], sites: Mapping[str, float], numbers: Mapping[str, Numbers]
+) -> Recommendation:
     own = [one for group in grid[taken].values() for one in group.values()]
     first = max(own, key=lambda one: one.selected.get("validation") or 0.0)
     known = [value for one in own if (value := one.selected["validation"]) is not None]
@@ -151,7 +158,7 @@ def _recommendation(grid: Grid, taken: str, tied: Sequence[str], sites: Mapping[
         tied=tuple(name for name in tied if name != taken),
         seeds=min(map(len, grid[taken].values())),
         trial=first.trial,
-        beside=tuple(_beside_the_probe(grid)),
+        beside=tuple(_beside_the_probe(grid, numbers)),
     )
 
 
@@ -170,7 +177,7 @@ def _worst_classes(row: Grid) -> tuple[tuple[str, float], ...]:
     return tuple((names[i], float(means[i])) for i in order[:WORST])
 
 
-def _beside_the_probe(grid: Grid) -> list[str]:
+def _beside_the_probe(grid: Grid, numbers: Mapping[str, Numbers]) -> list[str]:
     """Which algorithms do no better than a linear layer on frozen features, where that was run."""
     trials = {name: next(one.trial for group in groups.values() for one in group.values())
               for name, groups in grid.items() if all(map(_finished, groups.values()))}  # fmt: skip
@@ -178,7 +185,7 @@ def _beside_the_probe(grid: Grid) -> list[str]:
     others = [name for name, trial in trials.items() if trial.algorithm != PROBE]
     if probe is None or not others:
         return []
-    lost = [name for name in others if not _above(gap_of(grid, name, probe, STEADY))]
+    lost = [name for name in others if not _above(gap_between(name, probe, SETTLED, numbers))]
     if not lost:
         return []
     whom = (

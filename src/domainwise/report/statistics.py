@@ -135,10 +135,17 @@ class Estimate:
         reach = self.error * _reach(self.df, level)
         return self.mean - reach, self.mean + reach
 
+    def p_within(self, margin: float) -> float:
+        """The p of a difference as large as the margin: the larger of two one-sided t-tests."""
+        from scipy.special import stdtr
+
+        if self.error == 0:
+            return 0.0 if abs(self.mean) < margin else 1.0
+        return float(stdtr(self.df, (abs(self.mean) - margin) / self.error))
+
     def within(self, margin: float) -> bool:
-        """Whether both are equivalent: the 90 % interval lies within the margin (two one-sided tests at 5 %)."""
-        low, high = self.interval(2 * LEVEL - 1)
-        return -margin < low and high < margin
+        """Whether both are equivalent, at 5 %: the 90 % interval lies within the margin."""
+        return self.p_within(margin) < 1 - LEVEL
 
     def detectable(self, seeds: float | None = None) -> float:
         """Return the smallest true difference that so many seeds find in 80 of 100 studies, at 5 % two-sided."""
@@ -212,11 +219,17 @@ def _within_targets(columns: Sequence[Sequence[float]]) -> Estimate:
     return Estimate(mean, error * sqrt(seeds), seeds, df / (seeds - 1), independent=True)
 
 
-def holm(values: Sequence[float]) -> list[float]:
-    """Return each p corrected by Holm's method for how many there are: below 0.05 where any is claimed at 5 %."""
+def holm(values: Sequence[float], about: Sequence[Hashable] | None = None) -> list[float]:
+    """Return each p corrected by Holm's method for how many there are: below 0.05 where any is claimed at 5 %.
+
+    ``about`` names what each p is about. Of hypotheses about the same thing no two are true at once, such as that two
+    algorithms do not differ and that they differ by a point, so that they count once (Shaffer, 1986).
+    """
+    names = range(len(values)) if about is None else about
+    order = sorted(range(len(values)), key=values.__getitem__)
     corrected, largest = [0.0] * len(values), 0.0
-    for rank, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[i]))
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, len({names[j] for j in order[rank:]}) * values[i]))
         corrected[i] = largest
     return corrected
 
