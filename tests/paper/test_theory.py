@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, permutations
 from math import prod
 
 import pytest
@@ -84,6 +84,29 @@ def test_any_weights_match_gradients_the_remainder_of_eq_3_is_of_second_order(pr
     remainders = [remainder(alpha) for alpha in (4e-2, 2e-2, 1e-2, 5e-3)]
     for whole, half in pairwise(remainders):
         assert whole / half == pytest.approx(4, rel=0.05)
+
+
+def test_over_all_orders_arith_is_fish_with_a_shorter_step_to_first_order(problem):
+    """Three domains, one step on each, the mean over all orders: what differs is of second order in the step."""
+    task = problem(3)
+
+    def expected(combine, alpha: float) -> Tensor:
+        directions = []
+        for order in permutations(range(3)):
+            meta = interpolation(task.net.parameters(), combine, alpha)
+            meta.gradient(task.loss, [task.legs[i] for i in order])
+            directions.append(task.grad().clone())
+        return torch.stack(directions).mean(0)
+
+    def apart(alpha: float) -> list[float]:
+        arith = expected(arithmetic(), alpha)
+        others = [(constant(), 2 / 3 * alpha), (last(), alpha / 3), (constant(), 1e-12)]  # Fish, MAML, ERM
+        return [float((arith - expected(combine, step)).norm()) for combine, step in others]
+
+    (fish, maml, erm), (less_fish, less_maml, less_erm) = apart(1e-2), apart(5e-3)
+    assert (fish / less_fish, maml / less_maml) == pytest.approx((4, 4), rel=0.05)
+    assert erm / less_erm == pytest.approx(2, rel=0.05)
+    assert max(fish, maml) < erm / 20
 
 
 class Valleys:
