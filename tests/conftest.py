@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -19,6 +20,7 @@ from domainwise.__main__ import main
 Batch = tuple[Tensor, Tensor]
 
 torch.set_num_threads(1)
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks the hub for anything; read when its client is first imported
 
 
 @pytest.fixture(autouse=True)

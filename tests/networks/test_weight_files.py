@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from domainwise import InputError
-from domainwise.networks import timm_backbones
+from domainwise.networks import pretrained
 from domainwise.networks.network import Network, build
 from domainwise.networks.torchvision_compat import import_timm
 from domainwise.networks.weight_files import weights_sha256
@@ -178,6 +178,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and a hub that does not exist."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     return tmp_path / "cache"
 
 
@@ -191,7 +192,7 @@ def test_a_hub_that_cannot_be_reached_is_a_sentence_within_seconds(cache: Path) 
 
 
 def test_a_hub_that_never_answers_is_not_waited_for(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timm_backbones, "_PATIENCE", 0.1)
+    monkeypatch.setattr(pretrained, "_PATIENCE", 0.1)
     monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: time.sleep(30))
     started = time.perf_counter()
     with pytest.raises(InputError, match="cannot be reached"):
@@ -201,7 +202,7 @@ def test_a_hub_that_never_answers_is_not_waited_for(cache: Path, monkeypatch: py
 
 def test_offline_mode_does_not_ask_the_hub_at_all(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(timm_backbones, "_answers", lambda address: pytest.fail("asked"))
+    monkeypatch.setattr(pretrained, "_answers", lambda address: pytest.fail("asked"))
     with pytest.raises(InputError, match="HF_HUB_OFFLINE is set, and they are not in the cache"):
         build("resnet18", RGB, 5, pretrained=True)
 
@@ -209,7 +210,7 @@ def test_offline_mode_does_not_ask_the_hub_at_all(cache: Path, monkeypatch: pyte
 def test_weights_in_the_cache_are_used_without_asking_the_hub(
     cache: Path, monkeypatch: pytest.MonkeyPatch, imagenet: Tensors
 ) -> None:
-    monkeypatch.setattr(timm_backbones, "_answers", lambda address: pytest.fail("asked"))
+    monkeypatch.setattr(pretrained, "_answers", lambda address: pytest.fail("asked"))
     repository = cache / "models--timm--resnet18.tv_in1k"
     snapshot = repository / "snapshots" / ("0" * 40)
     snapshot.mkdir(parents=True)

@@ -190,6 +190,19 @@ def check_name(name: str, *, pretrained: bool = False) -> None:
         check_backbone(name, pretrained=pretrained)
 
 
+def check_network(name: str, weights: str, side: int) -> None:
+    """Refuse a network whose name, file of weights or download is at fault, before hours of other work.
+
+    With weights the network is built and thrown away, since only then is it known that they fit; they are on this disk
+    afterwards. ``side`` is that of the images that the network is to see.
+    """
+    check_name(name, pretrained=weights == "pretrained")
+    if weights != "none":
+        table = name in VECTORS
+        file = None if weights == "pretrained" else weights
+        build(name, (side,) if table else (side, side, 3), 2, pretrained=file is None, weights=file)
+
+
 def network_source(name: str) -> str:
     """Return the hash of a user's file, which tells networks of one name apart; "" for one of ours."""
     own = OWN.fullmatch(name)

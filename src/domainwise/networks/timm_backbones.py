@@ -6,12 +6,12 @@ import inspect
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from torch import Tensor, nn
 
 from domainwise.errors import InputError, closest
+from domainwise.networks.pretrained import hub_file
 from domainwise.networks.torchvision_compat import import_timm
 from domainwise.networks.weight_files import load_into, read_weights
 
@@ -19,8 +19,6 @@ from domainwise.networks.weight_files import load_into, read_weights
 _TORCHVISION = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 _BOTTLENECKS = ("resnet50", "resnet101", "resnet152")
 _FILTERS = ("checkpoint_filter_fn", "_filter_fn", "_filter_torchvision_pretrained")  # what timm's modules call theirs
-_HUB_FILES = ("model.safetensors", "pytorch_model.bin")
-_PATIENCE = 5.0  # seconds for the hub to answer at all; its own client tries again and again for half a minute
 
 
 def backbone(
@@ -113,7 +111,7 @@ def _check_patches(model: Any, size: tuple[int, int], name: str) -> None:
 
 def _from_hub(about: Any, name: str) -> Path:
     if about.hf_hub_id:
-        return _hub_file(about.hf_hub_id, name)
+        return hub_file(about.hf_hub_id, name)
     where = f"download {about.url} and pass it" if about.url else "pass a file"
     raise InputError(f"the hub has no pretrained weights for {name}: {where} with --weights FILE")
 
@@ -152,54 +150,3 @@ def _take_channels(model: Any, channels: int, name: str) -> None:
 
 def _several(names: str | tuple[str, ...] | list[str] | None) -> list[str]:
     return [names] if isinstance(names, str) else list(names or ())
-
-
-def _hub_file(repository: str, name: str) -> Path:
-    """The weight file of a repository: from the cache without asking anybody, or downloaded."""
-    import huggingface_hub as hub
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    for file in _HUB_FILES:
-        cached = hub.try_to_load_from_cache(repository, file)
-        if isinstance(cached, str):
-            return Path(cached)
-    address = f"{hub.constants.ENDPOINT}/{repository}"
-    if hub.constants.HF_HUB_OFFLINE:
-        raise _unavailable(name, address, "HF_HUB_OFFLINE is set, and they are not in the cache")
-    if not _answers(hub.constants.ENDPOINT):
-        raise _unavailable(name, address, "the hub cannot be reached from here")
-    for file in _HUB_FILES:
-        try:
-            return Path(hub.hf_hub_download(repository, file))
-        except EntryNotFoundError as error:
-            if isinstance(error, LocalEntryNotFoundError):  # the hub went away between the two questions
-                raise _unavailable(name, address, "the hub cannot be reached from here") from error
-        except Exception as error:
-            raise _unavailable(name, address, str(error).strip().splitlines()[0]) from error
-    raise _unavailable(name, address, f"the hub has neither {' nor '.join(_HUB_FILES)}")
-
-
-def _unavailable(name: str, address: str, why: str) -> InputError:
-    return InputError(
-        f"the pretrained weights of {name} could not be downloaded: {why}. On a machine with internet, download "
-        f"{address}/resolve/main/{_HUB_FILES[0]}, bring it here and pass --weights FILE"
-    )
-
-
-def _answers(address: str) -> bool:
-    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
-
-    heard: list[bool] = []
-
-    def ask() -> None:
-        try:
-            get_session().head(address, timeout=_PATIENCE)
-        except Exception:
-            return
-        heard.append(True)
-
-    # Beside the main thread because looking up a name cannot be given a time limit.
-    asking = Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(_PATIENCE)
-    return bool(heard)

@@ -45,6 +45,17 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
     }
 
 
+def metadata(path: Path | str) -> dict[str, str]:
+    """Return what a safetensors file says of itself beside its tensors; nothing where it is another kind of file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(_existing(path), "pt") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError):
+        return {}
+
+
 def save_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
     """Write tensors as safetensors; errors of the disk are OSErrors."""
     import safetensors.torch
