@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import huggingface_hub
 import pytest
 import torch
+from huggingface_hub import constants
 from safetensors.torch import save_file
 
 from domainwise.networks.torchvision_compat import import_timm
@@ -14,8 +14,8 @@ from domainwise.networks.torchvision_compat import import_timm
 
 def offline_hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Have weights looked for in a folder that is still empty, and nowhere else."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(folder))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     return folder
 
 

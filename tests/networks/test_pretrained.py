@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import huggingface_hub
 import pytest
 import torch
+from huggingface_hub import constants
 from made_weights import cached, offline_hub
 from safetensors.torch import save_file
 
@@ -32,8 +32,8 @@ def silent(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A hub that takes every connection and never says a word."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
-        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", address)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "ENDPOINT", address)
         monkeypatch.setattr(pretrained, "_PATIENCE", 0.3)
         taken: list[socket.socket] = []
         threading.Thread(target=lambda: _take(server, taken), daemon=True).start()

@@ -7,9 +7,9 @@ import shutil
 import time
 from pathlib import Path
 
-import huggingface_hub
 import pytest
 import torch
+from huggingface_hub import constants
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -176,9 +176,9 @@ def test_the_hash_of_a_file_is_that_of_its_bytes_and_is_read_again_only_after_a_
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and a hub that does not exist."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     return tmp_path / "cache"
 
 
@@ -201,7 +201,7 @@ def test_a_hub_that_never_answers_is_not_waited_for(cache: Path, monkeypatch: py
 
 
 def test_offline_mode_does_not_ask_the_hub_at_all(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(pretrained, "_answers", lambda address: pytest.fail("asked"))
     with pytest.raises(InputError, match="HF_HUB_OFFLINE is set, and they are not in the cache"):
         build("resnet18", RGB, 5, pretrained=True)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import ast
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from domainwise.cli.option_groups import Choices, One
 from domainwise.data.decoded.cache import cache_folder
+from domainwise.data.decoded.decode_all import Sizes
 from domainwise.data.domains import Domains
-from domainwise.data.sources.open import benchmark_named, open_data
+from domainwise.data.sources.open import benchmark_named, find_source, foreseen, read_source
 from domainwise.errors import InputError, Note
 from domainwise.experiment.settings import Settings, resolve, together
+from domainwise.networks.network import check_network
 from domainwise.terminal import console, plain_streams
 
 
@@ -37,28 +39,41 @@ class Ask(Choices):
         )
 
 
-def read(text: str, ask: Ask, machine: One) -> tuple[Domains, Settings]:
-    """Open the data, with a bar while images are decoded; what a reader warns of is said in a line."""
+Check = Callable[[Domains, Settings], object]
+
+
+def read(text: str, ask: Ask, machine: One, check: Check = lambda data, settings: None) -> tuple[Domains, Settings]:
+    """Open the data, with a bar while images are decoded; what a reader warns of is said in a line.
+
+    ``check`` hears of the data before they are decoded, to refuse what cannot be run on them.
+    """
     from rich.progress import Progress
 
     benchmark = benchmark_named(text)
     settings = ask.settings(benchmark.name if benchmark else "")
+    check_network(settings.network, settings.weights, settings.input_size)
+    source = find_source(text)
+    if isinstance(source, Domains):
+        return source, settings
     screen = console(stderr=True)
     with (
         warnings_in_lines(),
         Progress(console=screen, transient=True, disable=machine.quiet or not screen.is_terminal) as bars,
         plain_streams(),
     ):
+        sizes = Sizes(settings.train_size, settings.input_size)  # type: ignore[arg-type]  # settings has checked it
+        source.require_usable(strict=machine.strict)
+        check(foreseen(source, sizes), settings)
         task = bars.add_task("reading images", total=None)
-        data = open_data(
-            text,
-            train_size=settings.train_size,  # type: ignore[arg-type]  # a number or "original": settings has checked it
-            eval_size=settings.input_size,
+        data = read_source(
+            source,
+            sizes,
             cache=cache_folder(machine.cache),
             skip_corrupt=machine.skip_corrupt,
             strict=machine.strict,
             progress=lambda n, total: bars.update(task, completed=n, total=total),
             say=None if machine.quiet else lambda sentence: print(sentence, file=sys.stderr),
+            decode=not getattr(machine, "dry_run", False),
         )
     return data, settings
 

@@ -52,19 +52,19 @@ def _repository(name: str) -> str:
 
 def hub_file(repository: str, name: str) -> Path:
     """Return the weight file of a repository: from the cache without asking anybody, or downloaded."""
-    import huggingface_hub as hub
+    from huggingface_hub import constants, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     if (cached := cached_file(repository)) is not None:
         return cached
-    address = f"{hub.constants.ENDPOINT}/{repository}"
-    if hub.constants.HF_HUB_OFFLINE:
+    address = f"{constants.ENDPOINT}/{repository}"
+    if constants.HF_HUB_OFFLINE:
         raise _unavailable(name, address, "HF_HUB_OFFLINE is set, and they are not in the cache")
-    if not _answers(hub.constants.ENDPOINT):
+    if not _answers(constants.ENDPOINT):
         raise _unavailable(name, address, "the hub cannot be reached from here")
     for file in _HUB_FILES:
         try:
-            return Path(hub.hf_hub_download(repository, file))
+            return Path(hf_hub_download(repository, file))
         except EntryNotFoundError as error:
             if isinstance(error, LocalEntryNotFoundError):  # the hub went away between the two questions
                 raise _unavailable(name, address, "the hub cannot be reached from here") from error
@@ -75,10 +75,10 @@ def hub_file(repository: str, name: str) -> Path:
 
 def cached_file(repository: str) -> Path | None:
     """Return the weight file of a repository in the cache on this disk, if it is there."""
-    import huggingface_hub as hub
+    from huggingface_hub import try_to_load_from_cache
 
     for file in _HUB_FILES:
-        cached = hub.try_to_load_from_cache(repository, file)
+        cached = try_to_load_from_cache(repository, file)
         if isinstance(cached, str):
             return Path(cached)
     return None
@@ -113,7 +113,7 @@ def _answers(address: str) -> bool:
 def network_for(weights: Path) -> str:
     """Return the name of the network that a weight file is for: as the file, its name or its tensors say.
 
-    Files of the original ResNet-50 say so in their metadata or their name ("v1"): its tensors look like the usual one's.
+    Files of the original ResNet-50 say so in their metadata or their name ("v1"); its tensors look like the usual ones.
     """
     from domainwise.networks.weight_files import metadata, read_weights
 
@@ -150,4 +150,4 @@ def _named(file: str) -> str:
 def _resnet(keys: Collection[str]) -> str:
     blocks = {(found[1], found[2]) for key in keys if (found := re.match(r"layer([1-4])\.(\d+)\.", key))}
     counts = [sum(layer == str(n) for layer, _ in blocks) for n in range(1, 5)]
-    return _BLOCKS.get((*counts, "layer1.0.conv3.weight" in keys), "")  # type: ignore[arg-type]
+    return _BLOCKS.get((*counts, "layer1.0.conv3.weight" in keys), "")

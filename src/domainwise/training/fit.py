@@ -118,6 +118,16 @@ def fitting(
 ) -> Fitting:
     """Lay out the training of one algorithm on all domains."""
     settings = settings or resolve(benchmark=data.name, device="cpu")
+    trial = fitted(data, algorithm, seed=seed, settings=settings, average=average)
+    folder = Path(output).expanduser() if output else _own_folder(trial)
+    _refuse_another(folder, trial)
+    return Fitting(data.split_by(settings.duplicates), trial, folder)
+
+
+def fitted(
+    data: Domains, algorithm: str, *, seed: int, settings: Settings, average: str | Sequence[str] = "none"
+) -> Trial:
+    """Return the trial that trains one algorithm on all domains."""
     specs = parse(algorithm)
     if len(specs) != 1:
         raise InputError(f"fit trains one algorithm, got {len(specs)}: {', '.join(spec.label for spec in specs)}")
@@ -125,11 +135,8 @@ def fitting(
         raise InputError(f'selection="{settings.selection}" looks at a target, and fit holds none out: use validation')
     if not whole(seed, least=0):
         raise InputError(f"a seed is a whole number from 0 up, got {seed!r}")
-    data = data.split_by(settings.duplicates)
-    (trial,) = plan(data, specs, [()], [seed], settings, canonical(average))
-    folder = Path(output).expanduser() if output else _own_folder(trial)
-    _refuse_another(folder, trial)
-    return Fitting(data, trial, folder)
+    (trial,) = plan(data.split_by(settings.duplicates), specs, [()], [seed], settings, canonical(average))
+    return trial
 
 
 @typed

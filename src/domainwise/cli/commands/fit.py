@@ -29,17 +29,19 @@ def fit(
 ) -> None:
     """Train one algorithm on all domains, none held out: the model to use on a domain that nobody has seen."""
     import sys
+    from functools import partial
 
     from domainwise.acceleration.cuda_graph import Fast
     from domainwise.cli.reading import Ask, read
     from domainwise.machine import choose_device, threads_for
     from domainwise.sweeps.progress import display
-    from domainwise.training.fit import fitting
+    from domainwise.training.fit import fitted, fitting
     from domainwise.training.run_options import RunOptions
 
     device = choose_device(one.device)
     ask = Ask(**vars(choices), preset=preset, balanced=balanced, device=device)
-    domains, settings = read(data, ask, one)
+    trial = partial(fitted, algorithm=algorithm, seed=seed, average=average)
+    domains, settings = read(data, ask, one, lambda data, settings: trial(data, settings=settings))
     made = fitting(domains, algorithm, seed=seed, settings=settings, average=average, output=one.output)
     if not one.quiet:
         about = f"{made.trial.label} on all {len(domains)} domains of {domains.name}, {made.trial.steps} updates"

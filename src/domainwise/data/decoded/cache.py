@@ -99,6 +99,11 @@ def open_cached(
     return data, [*notes, *oddities(corrupt, data)]
 
 
+def holds(folder: Path, listing: Listing, sizes: Sizes) -> bool:
+    """Return whether the cache has these images in these sizes, sound."""
+    return _existing(folder / _name(listing, sizes), listing) is not None
+
+
 def _name(listing: Listing, sizes: Sizes) -> str:
     with reading(listing.source):
         state = listing.state(FORMAT, str(sizes))

@@ -62,21 +62,64 @@ def read_source(
     strict: bool = False,
     progress: Progress | None = None,
     say: Say | None = None,
+    decode: bool = True,
 ) -> Domains:
-    """Read the image files that :func:`find_source` has found, as :func:`open_data` does; what is cheap comes first."""
-    from domainwise.data.decoded.cache import open_cached
+    """Read the image files that :func:`find_source` has found, as :func:`open_data` does; what is cheap comes first.
+
+    Without ``decode`` the images are black where they are not in the cache; all else is as it will be.
+    """
+    from domainwise.data.decoded.cache import holds, open_cached
     from domainwise.data.decoded.decode_all import read_into_memory
 
     say = say or (lambda sentence: None)
     source.require_usable(strict=strict)
     say(source.summary)
     source.warn(source.notes())
+    if not decode and not skip_corrupt and not (cache is not None and holds(Path(cache), source, sizes)):
+        return foreseen(source, sizes, exact=True)
     if cache is None:
         data, notes = read_into_memory(source, sizes, skip_corrupt=skip_corrupt, progress=progress)
     else:
         data, notes = open_cached(source, sizes, Path(cache), skip_corrupt=skip_corrupt, progress=progress, say=say)
     source.warn(notes)
     return data
+
+
+def foreseen(source: Listing, sizes: Sizes, *, exact: bool = False) -> Domains:
+    """Return the data as they will be once they are decoded, with black images that take no memory.
+
+    They serve to check what is asked for before the long work of decoding. ``exact`` reads every file for its hash and
+    its size, so that the fingerprint is right too.
+    """
+    import numpy as np
+
+    from domainwise.data.decoded.decode_all import Content, Layout, layout_of
+    from domainwise.data.decoded.image import in_threads, pillow_warnings
+    from domainwise.data.domains import assemble
+
+    paths = [file.path for file in source.files]
+    side = sizes.evaluate if sizes.train == "original" else sizes.train
+    with pillow_warnings():
+        layout = layout_of(paths, sizes) if exact else Layout((side, side))
+        heads = list(in_threads(_head, paths)) if exact else [(path, layout.images) for path in paths]
+    shapes = np.array([shape for _, shape in heads], np.int64)
+    content = Content(source, [sha256 for sha256, _ in heads], shapes, [])
+    lengths = {"pixels": (int(3 * shapes.prod(1).sum()),)}
+    rows = {name: lengths.get(name, (len(paths), *shape)) for name, shape in layout.rows.items()}
+    black = {name: np.broadcast_to(np.uint8(0), shape) for name, shape in rows.items()}
+    return assemble(content.facts(), {**black, **content.columns(layout)})
+
+
+def _head(path: str) -> tuple[str, tuple[int, int]]:
+    """The hash and the shape of an image file, decoded only where its grey values may have more than 8 bits."""
+    from domainwise.data.decoded.image import ImageError, content_hash, image_bytes, image_shape, is_deep, read_rgb
+
+    try:
+        content = image_bytes(path)
+        mode = read_rgb(content)[1] if is_deep(path) else ""
+    except ImageError:  # it is refused when the images are decoded
+        return "", (1, 1)
+    return content_hash(content, mode), image_shape(path) or (1, 1)
 
 
 def find_source(text: str) -> Listing | Domains:
