@@ -9,7 +9,7 @@ from statistics import fmean
 
 from domainwise.experiment.records import Record
 from domainwise.experiment.results import Outcome
-from domainwise.experiment.selection import target_accuracy, validation
+from domainwise.experiment.selection import target_accuracy
 from domainwise.experiment.trial import Trial
 
 Group = Mapping[int, Outcome]  # seed -> outcome
@@ -122,8 +122,6 @@ def _said(reason: str, steps: list[int]) -> str:
     return f"diverged at {', '.join(map(str, sorted(set(steps))))}" if reason == "diverged" else reason
 
 
-LATE = 1 / 3  # the share of a training after which an evaluation counts as late
-NEAR = 0.01  # of validation accuracy: from the first evaluation so near the best on, training has settled
 Window = tuple[int, int]  # updates, from and to
 Records = Sequence[Record]
 Numbers = Mapping[str, Mapping[int, float | None]]  # target -> seed -> the number of a trial
@@ -140,41 +138,32 @@ class Statistic:
     def of(self, outcome: Outcome, records: Records) -> float | None:
         """Return the trial's number in percent, or None where it has none.
 
-        A trial that kept no records, as those of other programs, counts as settled at the step that it selected.
+        Where a trial kept no records, the step that it selected stands for the second half of its training.
         """
         result, trial = outcome.result, outcome.trial
         if result["status"] != "finished" or not trial.targets:
             return None
-        if self.name in ("settled", "late", "window"):
-            among = self._among(trial, records)
-            if among or self.name != "settled":
+        if self.name in ("late", "window"):
+            among = self._among(records)
+            if among or self.name == "window":
                 return _mean([target_accuracy(record, trial.targets, trial.test) for record in among])
         beside = {name: models["last"] for name, models in result["averages"].items()}
-        found = {"settled": result["selected"], "selected": result["selected"], "last": result["last"], **beside}
+        found = {"late": result["selected"], "selected": result["selected"], "last": result["last"], **beside}
         one = found.get(self.name)
         return None if one is None or one["target"] is None else 100 * one["target"]
 
-    def _among(self, trial: Trial, records: Records) -> Records:
+    def _among(self, records: Records) -> Records:
         """The evaluations of which this is the mean."""
-        if self.name == "settled":
-            return settled(records, trial.targets)
-        low, high = self.window or (LATE * max((record["step"] for record in records), default=0), None)
-        return [record for record in records if low <= record["step"] and (high is None or record["step"] <= high)]
+        last = records[-1]["step"] if records else 0
+        low, high = self.window or (last / 2, last)
+        return [record for record in records if low <= record["step"] <= high]
 
 
 def _mean(accuracies: Sequence[float]) -> float | None:
     return 100 * fmean(accuracies) if accuracies else None
 
 
-def settled(records: Records, targets: Sequence[str]) -> Records:
-    """Return the evaluations from the first on that validates within a point of the best one."""
-    found = [validation(record, targets) for record in records]
-    first = next((i for i, value in enumerate(found) if value >= max(found) - NEAR), 0)
-    return records[first:]
-
-
-SETTLED = Statistic("settled", "mean over the evaluations since validation first came within a point of its best")
-LATE_MEAN = Statistic("late", "mean over the evaluations in the last two thirds of training")
+LATE = Statistic("late", "mean over the evaluations in the second half of training")
 LAST = Statistic("last", "at the last step")
 SELECTED = Statistic("selected", "at the step chosen on the source domains, as the table has it")
 
@@ -185,7 +174,7 @@ def statistics_of(outcomes: Sequence[Outcome], window: Window | None) -> list[St
     words = f"mean over the evaluations at updates {window[0]} to {window[1]}" if window else ""
     own = [Statistic("window", words, window)] if window else []
     beside = [Statistic(name, f"averaged weights ({name}) at the end of training") for name in averages]
-    return [*own, SETTLED, LATE_MEAN, *beside, LAST, SELECTED]
+    return [*own, LATE, *beside, LAST, SELECTED]
 
 
 def numbers_of(grid: Grid, statistics: Sequence[Statistic]) -> dict[Statistic, dict[str, Numbers]]:

@@ -12,10 +12,10 @@ import numpy as np
 
 from domainwise.errors import InputError, legible
 from domainwise.experiment.trial import Trial, Value
-from domainwise.report.grid import SETTLED, Grid, Group, Numbers, accuracy, arrange, numbers_of
+from domainwise.report.grid import LATE, Grid, Group, Numbers, accuracy, arrange, numbers_of
 from domainwise.report.page.classes import class_names, tallies
-from domainwise.report.power import Gap, gap_between
-from domainwise.report.statistics import percent
+from domainwise.report.power import FALSE, Gap, gap_between
+from domainwise.report.statistics import holm, percent
 
 if TYPE_CHECKING:
     from domainwise.report.results import Results
@@ -94,8 +94,9 @@ class Recommendation:
 def recommend(results: Results) -> Recommendation:
     """Return the cheapest of the rows within a point of the best one that nothing tells apart from it.
 
-    What a few seeds do not tell apart may be far apart all the same: more than a point is too far. Cost is the time
-    that was measured; of a run and its average the plain model comes first.
+    Rows are compared by their mean over the second half of training, which scatters less than a single step. What few
+    seeds do not tell apart may be far apart all the same, so more than a point is too far. Cost is the time that was
+    measured; of a run and its average the plain model comes first.
     """
     outcomes = [one for one in results.outcomes if one.trial.targets]
     if not outcomes:
@@ -106,13 +107,19 @@ def recommend(results: Results) -> Recommendation:
     whole = {name: _sites(groups) for name, groups in grid.items() if all(map(_finished, groups.values()))}
     if not whole:
         raise InputError("no algorithm finished every trial on every target, so none can be recommended")
-    best = max(whole, key=lambda name: fmean(whole[name].values()))
-    numbers = numbers_of(grid, [SETTLED])[SETTLED]
-    gaps = {name: gap_between(best, name, SETTLED, numbers) for name in whole}
-    tied = [name for name in whole if name == best or _not_told_apart(gaps[name])]
-    near = [name for name in tied if (gaps[name].mean or 0.0) <= NEAR]
+    numbers = numbers_of(grid, [LATE])[LATE]
+    best = max(whole, key=lambda name: _mean(numbers[name]))
+    gaps = {name: gap_between(best, name, LATE, numbers) for name in whole if name != best}
+    tied = [best, *_not_told_apart(gaps)]
+    near = [name for name in grid if name == best or (name in tied and (gaps[name].mean or 0.0) <= NEAR)]
     taken = min(near, key=lambda name: _cost(grid[name]))
-    return _recommendation(grid, taken, tied, whole[taken], numbers)
+    beside = [*_first_in_table(whole, tied), *_beside_the_probe(grid, numbers)]
+    tied = [name for name in grid if name in tied and name != taken]
+    return _recommendation(grid[taken], taken, tied, whole[taken], beside)
+
+
+def _mean(numbers: Numbers) -> float:
+    return fmean(fmean(one or 0.0 for one in seeds.values()) for seeds in numbers.values())
 
 
 def _finished(group: Group) -> bool:
@@ -123,13 +130,19 @@ def _sites(groups: Mapping[str, Group]) -> dict[str, float]:
     return {name: fmean(accuracy(one) or 0.0 for one in group.values()) for name, group in groups.items()}
 
 
-def _not_told_apart(gap: Gap) -> bool:
-    """Whether the interval of a difference has 0 in it. One seed has none, and then the mean alone decides."""
-    found = gap.estimate
-    if found is None:
-        return gap.mean is not None and gap.mean <= 0
-    low, high = found.interval()
-    return low <= 0 <= high or (gap.mean or 0.0) < 0
+def _not_told_apart(gaps: Mapping[str, Gap]) -> list[str]:
+    """The rows from which the best one does not differ; one seed tells nothing, and then none of them does."""
+    found = {name: one for name, gap in gaps.items() if (one := gap.estimate)}
+    corrected = holm([one.p for one in found.values()])
+    return [name for name, p in zip(found, corrected, strict=True) if p >= FALSE]
+
+
+def _first_in_table(sites: Mapping[str, Mapping[str, float]], tied: Sequence[str]) -> list[str]:
+    """Explain a row that the table has first and that is not as good."""
+    first = max(sites, key=lambda name: fmean(sites[name].values()))
+    if first in tied:
+        return []
+    return [f"{legible(first)} leads the table, but is behind in the mean over the second half of training."]
 
 
 def _cost(groups: Mapping[str, Group]) -> tuple[float, bool]:
@@ -140,9 +153,9 @@ def _cost(groups: Mapping[str, Group]) -> tuple[float, bool]:
 
 
 def _recommendation(
-    grid: Grid, taken: str, tied: Sequence[str], sites: Mapping[str, float], numbers: Mapping[str, Numbers]
+    row: Mapping[str, Group], taken: str, tied: Sequence[str], sites: Mapping[str, float], beside: Sequence[str]
 ) -> Recommendation:
-    own = [one for group in grid[taken].values() for one in group.values()]
+    own = [one for group in row.values() for one in group.values()]
     first = max(own, key=lambda one: one.selected.get("validation") or 0.0)
     known = [value for one in own if (value := one.selected["validation"]) is not None]
     return Recommendation(
@@ -154,11 +167,11 @@ def _recommendation(
         coverage=(len(sites) - 1) / (len(sites) + 1),
         sites=dict(sites),
         known=fmean(known) if known else None,
-        worst_classes=_worst_classes({taken: grid[taken]}),
-        tied=tuple(name for name in tied if name != taken),
-        seeds=min(map(len, grid[taken].values())),
+        worst_classes=_worst_classes({taken: row}),
+        tied=tuple(tied),
+        seeds=min(map(len, row.values())),
         trial=first.trial,
-        beside=tuple(_beside_the_probe(grid, numbers)),
+        beside=tuple(beside),
     )
 
 
@@ -185,7 +198,7 @@ def _beside_the_probe(grid: Grid, numbers: Mapping[str, Numbers]) -> list[str]:
     others = [name for name, trial in trials.items() if trial.algorithm != PROBE]
     if probe is None or not others:
         return []
-    lost = [name for name in others if not _above(gap_between(name, probe, SETTLED, numbers))]
+    lost = [name for name in others if not _above(gap_between(name, probe, LATE, numbers))]
     if not lost:
         return []
     whom = (
