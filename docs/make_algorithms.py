@@ -15,6 +15,7 @@ from typing import Any
 from domainwise.algorithms import Algorithm, create, hypers, names
 
 HERE = Path(__file__).parent
+SHARED = hypers(Algorithm)
 INTRODUCTION = """# Algorithms
 
 <!-- Written by docs/make_algorithms.py from the code: edit the docstrings in src/domainwise/algorithms instead. -->
@@ -78,7 +79,7 @@ def parts(cls: type[Algorithm]) -> tuple[str, str, str]:
 def settings(cls: type[Algorithm]) -> str:
     lines = []
     for name, (field, about) in hypers(cls).items():
-        if name not in ("lr", "weight_decay"):
+        if name not in SHARED or field.default != SHARED[name][0].default:
             drawn = f"; draw {about.draw}" if about.draw else ""
             allowed = "" if isinstance(field.default, bool) else f"; {about.range()}"
             lines.append(f"`{name}` = {about.shown(field.default)}{escaped(allowed)}{drawn}")

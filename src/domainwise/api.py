@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def before(trial: Trial, settings: Settings) -> Trial:
 def default_folder(command: str, trial: Trial) -> Path:
     """The same for all comparisons that belong in one table: same data, same settings, whichever algorithms."""
     apart = {"id", "targets", "algorithm", "hyperparameters", "source", "seed"}
-    shared = {f.name: getattr(trial, f.name) for f in fields(Trial) if f.compare and f.name not in apart}
+    shared = {name: value for name, value in trial.identity.items() if name not in apart}
     digest = hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:8]
     return Path("domainwise-runs") / f"{command}-{digest}"
 

@@ -29,6 +29,7 @@ class Settings:
     validation: str  # "augmented" like training, as published, or "plain" like the target
     batch: int  # images of each source domain in an update, drawn with replacement
     balanced: bool  # draw the classes equally often
+    features: str  # "trained" with the head, or "frozen": computed once, and the head alone is trained on them
     steps: int
     evaluate_every: int
     select_every: int  # the evaluations that selection may choose from
@@ -95,6 +96,7 @@ CHECKS: dict[str, Check] = {
 }
 CHOICES = {
     "augment": ("none", "flip", "domainbed"),
+    "features": ("trained", "frozen"),
     "validation": ("plain", "augmented"),
     "duplicates": ("together", "apart"),
     "test": ("main", "all"),
@@ -117,7 +119,7 @@ _DOMAINBED: dict[str, Any] = {
     "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
     "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "augmented",
     "batch": 32, "balanced": False, "steps": 5001, "evaluate_every": 300, "select_every": 300, "holdout": 0.2,
-    "duplicates": "apart",
+    "features": "trained", "duplicates": "apart",
     "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
 }  # fmt: skip
 # A network chosen by hand brings what it needs: a backbone starts pretrained, sees 224 pixels and takes small steps.
@@ -126,6 +128,8 @@ BACKBONE = {
     for name in ("weights", "freeze_batch_norm", "input_size", "train_size", "augment", "lr")
 }  # fmt: skip
 FROM_NOTHING = ("small", "mnist", "mlp", "linear")  # networks that nobody has pretrained
+# A head on features that were computed once, from images as they are, takes larger steps than what made them.
+FROZEN = {"features": "frozen", "augment": "none", "validation": "plain", "lr": 1e-3, "weight_decay": 1e-2}
 UNTRAINED = {"weights": "none", "freeze_batch_norm": False, "augment": "none", "lr": 1e-3}
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -170,14 +174,26 @@ BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 SMALL = 28  # images up to this size have their own ranges in a search, and no settings of their algorithm's own
-ALGORITHMS: dict[str, dict[str, Any]] = {"arm": {"batch": 8}}  # which is also what it sums up in a context
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "arm": {"batch": 8},  # which is also what it sums up in a context
+    "probe": FROZEN,
+}
 
 
-def of_algorithm(settings: Settings, name: str) -> Settings:
-    """The settings with those that an algorithm goes by where nothing is given."""
-    own = {key: value for key, value in ALGORITHMS.get(name, {}).items() if settings.origins.get(key) != "given"}
-    if not own or settings.input_size <= SMALL:
-        return settings
+def own_settings(algorithm: str, input_size: int) -> dict[str, Any]:
+    """Return the settings that an algorithm goes by, and that no search draws."""
+    return {} if algorithm == "arm" and input_size <= SMALL else ALGORITHMS.get(algorithm, {})
+
+
+def of_algorithm(settings: Settings, name: str, *, alone: bool = False) -> Settings:
+    """Return the settings with those that an algorithm goes by.
+
+    What is given comes first, but not for a probe: what suits a whole network does not suit a head. ``alone`` says that
+    nothing is compared with it: learning rates that are given are then meant for it.
+    """
+    keeps = {*FROZEN} - ({"lr", "weight_decay"} if alone else set()) if name == "probe" else set()
+    given = {key for key, origin in settings.origins.items() if origin == "given"} - keeps
+    own = {key: value for key, value in own_settings(name, settings.input_size).items() if key not in given}
     return replace(settings, **own, origins={**settings.origins, **dict.fromkeys(own, f"algorithm {name}")})
 
 
@@ -221,11 +237,18 @@ def resolve(
     chosen = given.get("network")
     if chosen not in (None, of_benchmark.get("network", PRESETS[preset]["network"])):
         layers.insert(1, (f"network {chosen}", UNTRAINED if chosen in FROM_NOTHING or ":" in chosen else BACKBONE))
+    if given.get("features") == "frozen":
+        layers.insert(-2, ("features frozen", FROZEN))
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for origin, layer in layers:
         values.update(layer)
         origins.update(dict.fromkeys(layer, origin))
+    if values["features"] == "frozen" and (values["augment"], values["validation"]) != ("none", "plain"):
+        raise InputError(
+            "frozen features are computed once, from images as they are, so nothing can be augmented: leave out "
+            "augment and validation, or features=frozen"
+        )
     _follow(values, origins)
     return Settings(**values, hyperparameters={k: v for k, v in given.items() if k not in own}, origins=origins)
 

@@ -14,6 +14,11 @@ INNER_LR = {"sgd": 1e-2, "momentum": 1e-3}  # of a walk, where it is left open; 
 Value = float | int | str | bool | None
 
 
+def added(default: Value) -> Any:
+    """Declare a setting that trials from before do not have: it enters the id only where it is not the default."""
+    return field(default=default, metadata={"added": True})
+
+
 @dataclass(frozen=True)
 class Trial:
     """One training run on all domains but the targets, of which there may be none.
@@ -44,6 +49,7 @@ class Trial:
     holdout: float = 0.2
     precision: str = "fp32"
     seed: int = 0
+    features: str = added("trained")  # "frozen": the head alone is trained, on features that were computed once
 
     label: str = field(default="", compare=False)  # how the user wrote it: what tables call it
     draw: int = field(default=0, compare=False)  # of a random search; what it drew is in the settings, and so in the id
@@ -66,11 +72,16 @@ class Trial:
             found["inner_lr"] = INNER_LR.get(inner, found.get("lr"))
         return found
 
-    @cached_property
-    def id(self) -> str:
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Return what determines the training; a setting added since 0.1 only where it is not the default."""
         settings = {name: getattr(self, name) for name in _DETERMINING}
         settings["hyperparameters"] = dict(self.hyperparameters)
-        return hashlib.sha256(_CANONICAL.encode(settings).encode()).hexdigest()[:16]
+        return {name: value for name, value in settings.items() if name not in _ADDED or value != _ADDED[name]}
+
+    @cached_property
+    def id(self) -> str:
+        return hashlib.sha256(_CANONICAL.encode(self.identity).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
         return {"id": self.id, **asdict(self)}
@@ -96,6 +107,7 @@ class Trial:
 
 _CANONICAL = json.JSONEncoder(sort_keys=True)  # made once: there may be ten thousand trials
 _DETERMINING = {f.name for f in fields(Trial) if f.compare}
+_ADDED = {f.name: f.default for f in fields(Trial) if "added" in f.metadata}
 _TYPES = {"str": str, "int": int, "float": (int, float), "bool": bool, "tuple[str, ...]": tuple}
 _KINDS: dict[str, Any] = {f.name: _TYPES.get(str(f.type), Mapping) for f in fields(Trial) if "|" not in str(f.type)}
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from torch import Tensor
 
 from domainwise.algorithms import Algorithm, Spec
 from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD
 from domainwise.errors import InputError
+from domainwise.experiment.integrity import digest
 from domainwise.experiment.trial import Trial
-from domainwise.files import sha256
+from domainwise.files import replacing, sha256, sync
 from domainwise.networks.network import OWN, Network, build
+from domainwise.networks.weight_files import save_tensors
 
 
 @dataclass(frozen=True)
@@ -30,12 +37,12 @@ class Code:
         if not self.file.is_file():
             return f"and there is no such file: put back the one whose sha256 is {self.recorded}"
         try:
-            digest = sha256(self.file)
+            found = sha256(self.file)
         except OSError as error:
             return f"which cannot be read: {error.strerror or error}"
-        if digest != self.recorded:
+        if found != self.recorded:
             return (
-                f"which has changed since: its sha256 was {self.recorded} and is {digest}. Put back what it was, or "
+                f"which has changed since: its sha256 was {self.recorded} and is {found}. Put back what it was, or "
                 "train again"
             )
         return ""
@@ -74,6 +81,48 @@ ASK = (
     "What a model names is not run unless it is trusted, for it would run with all your rights: read that file, and "
     "add --trust-code (in Python: trust_code=True)"
 )
+
+
+FEATURIZER = "featurizer.safetensors"
+
+
+@dataclass
+class Featurizer:
+    """The part of a network that stays as it is while heads are trained on its features, and how it sees images.
+
+    It is written once: the models of further trials get its file by another name, which takes neither time nor room.
+    """
+
+    weights: Mapping[str, Tensor]
+    digest: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    written: tuple[Path, tuple[int, ...], dict[str, Any]] | None = None  # where, its state then, and its hash
+
+    def put(self, folder: Path) -> dict[str, Any]:
+        """Write the weights into the folder of a model; return what tells the file from every other."""
+        with replacing(folder / FEATURIZER) as temporary:
+            if self.written is not None and _linked(*self.written[:2], temporary):
+                return self.written[2]
+            save_tensors({name: tensor.contiguous() for name, tensor in self.weights.items()}, temporary)
+            sync(temporary)
+            told = digest(temporary)
+        self.written = folder / FEATURIZER, _state(folder / FEATURIZER), told
+        return told
+
+
+def _linked(file: Path, state: tuple[int, ...], to: Path) -> bool:
+    """Whether a file that is what it was could be given another name; not every disk has such names."""
+    with suppress(OSError):
+        if not file.is_symlink() and _state(file) == state:
+            os.link(file, to)
+            return True
+    return False
+
+
+def _state(file: Path) -> tuple[int, ...]:
+    about = file.stat()
+    return about.st_ino, about.st_size, about.st_mtime_ns
 
 
 def algorithm_of(trial: Trial) -> Algorithm:

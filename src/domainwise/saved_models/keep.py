@@ -22,6 +22,7 @@ from domainwise.experiment.selection import pooled_validation, validation
 from domainwise.experiment.settings import whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import names_in
+from domainwise.saved_models.build import Featurizer
 from domainwise.saved_models.saved import fingerprint, save
 
 Keep = Literal["best", "none", "all"]
@@ -46,9 +47,12 @@ class Keeper:
         self.recalled: dict[str, dict[str, Any]] = {}  # beside the weights of each
         self.outcomes: dict[str, tuple[int, Outcomes]] = {}  # of the best step so far
 
-    def begin(self, algorithm: Algorithm, data: Domains, inputs: Inputs) -> None:
-        """Take the algorithm whose models are to be kept, before its first update."""
-        self.algorithm, self.classes = algorithm, len(data.classes)
+    def begin(self, algorithm: Algorithm, data: Domains, inputs: Inputs, featurizer: Featurizer | None = None) -> None:
+        """Take the algorithm whose models are to be kept, before its first update.
+
+        Where it trains a head on frozen features, ``featurizer`` made them, and is a part of every model.
+        """
+        self.algorithm, self.classes, self.featurizer = algorithm, len(data.classes), featurizer
         if self.keep != "none" or self.snapshots:
             self.about: dict[str, Any] = {
                 "trial": self.trial.to_json(),
@@ -56,9 +60,9 @@ class Keeper:
                 "domains": data.names,
                 "channels": data.shape[-1],
                 "input_size": self.trial.input_size,
-                "mean": inputs.recipe.mean,
-                "std": inputs.recipe.std,
-                "init": fingerprint(algorithm.net.state_dict()),
+                "mean": (featurizer or inputs.recipe).mean,
+                "std": (featurizer or inputs.recipe).std,
+                "init": fingerprint(algorithm.net.state_dict()) + (f"+{featurizer.digest}" if featurizer else ""),
             }
 
     def updated(self, step: int) -> None:
@@ -98,7 +102,12 @@ class Keeper:
         """Write the best models into a trial's folder, in place of those of an earlier run."""
         for which, (step, weights) in self.kept.items():
             config = {"step": step, "validation": self.values[which], **self._told(which)}
-            save(folder / f"best{self._behind(which)}", weights, {**self.about, **config, **self.recalled[which]})
+            save(
+                folder / f"best{self._behind(which)}",
+                weights,
+                {**self.about, **config, **self.recalled[which]},
+                self.featurizer,
+            )
         if self.kept:  # one of an earlier run would be taken for an average of this
             own = {f"best{self._behind(which)}" for which in self.kept}
             for stale in [name for name in names_in(folder) if name.startswith("best-average") and name not in own]:
@@ -132,7 +141,7 @@ class Keeper:
 
     def _write(self, place: str, weights: dict[str, Tensor], config: dict[str, Any]) -> None:
         assert self.folder is not None
-        save(self.folder / place, weights, {**self.about, **config, **self._recalled()})
+        save(self.folder / place, weights, {**self.about, **config, **self._recalled()}, self.featurizer)
 
     def _recalled(self) -> dict[str, Any]:
         found = {name: getattr(self.algorithm, name) for name in self.algorithm.recalled}

@@ -28,7 +28,7 @@ from domainwise.experiment.trial import Trial
 from domainwise.files import make_folder, replacing, sync
 from domainwise.machine import choose_device
 from domainwise.networks.weight_files import save_tensors
-from domainwise.saved_models.build import algorithm_of, allowed, network_of
+from domainwise.saved_models.build import FEATURIZER, Featurizer, algorithm_of, allowed, network_of
 from domainwise.saved_models.card import Card, read as read_card
 from domainwise.saved_models.predict import BATCH, Prediction, predictions
 
@@ -241,14 +241,19 @@ def read(folder: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    names = [WEIGHTS]
     if files := integrity.read(folder / CONFIG).get("files"):
-        integrity.verify(folder / WEIGHTS, files.get(WEIGHTS) if isinstance(files, dict) else None)
+        names += [FEATURIZER] * (isinstance(files, dict) and FEATURIZER in files)
+        for name in names:
+            integrity.verify(folder / name, files.get(name) if isinstance(files, dict) else None)
     else:
         warn("a model of an earlier version, which kept no hashes: whether its weights have changed cannot be told")
-    try:
-        weights = load_file(folder / WEIGHTS)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"the weights in {folder / WEIGHTS} cannot be read: {error}") from error
+    weights: dict[str, Tensor] = {}
+    for name in names:
+        try:
+            weights |= load_file(folder / name)
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"the weights in {folder / name} cannot be read: {error}") from error
     if not all(tensor.isfinite().all() for tensor in weights.values()):
         raise InputError(
             f"{folder} holds a model with parameters that are not finite numbers: it diverged before it was saved, or "
@@ -257,18 +262,28 @@ def read(folder: Path) -> dict[str, Tensor]:
     return weights
 
 
-def save(folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
-    """Each file is whole or absent, whatever happens in between; config.json comes last and makes it a model."""
+def save(
+    folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any], featurizer: Featurizer | None = None
+) -> None:
+    """Each file is whole or absent, whatever happens in between; config.json comes last and makes it a model.
+
+    With a ``featurizer`` the weights are those of a head alone.
+    """
     if folder.is_symlink():  # what it leads to is not ours to replace
         folder.unlink()
     make_folder(folder)
-    for name in (CONFIG, WEIGHTS):
+    for name in (CONFIG, WEIGHTS, FEATURIZER):
         integrity.make_way(folder / name)
-    (folder / CONFIG).unlink(missing_ok=True)
+    for name in (CONFIG, FEATURIZER):
+        (folder / name).unlink(missing_ok=True)
     with replacing(folder / WEIGHTS) as temporary:
         save_tensors({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
         sync(temporary)
-    made = {"format": FORMAT, "domainwise": __version__, "files": {WEIGHTS: integrity.digest(folder / WEIGHTS)}}
+    files = {
+        WEIGHTS: integrity.digest(folder / WEIGHTS),
+        **({FEATURIZER: featurizer.put(folder)} if featurizer else {}),
+    }
+    made = {"format": FORMAT, "domainwise": __version__, "files": files}
     publish(folder / CONFIG, integrity.sealed({**config, **made}))
     sync(folder)
 

@@ -39,7 +39,7 @@ def run(
     with process_settings(trial, options, submit):
         setup = set_up(trial, data, options, say, submit)
         algorithm, feed, losses, averages = setup.algorithm, setup.feed, setup.losses, setup.averages
-        keeper.begin(algorithm, data, feed.inputs)
+        keeper.begin(algorithm, data, feed.inputs, setup.featurizer)
         parts, params = {**setup.parts, "keeper": keeper}, list(algorithm.net.parameters())
         submit(lambda: start.restore(parts))
         checkpoints.begin()

@@ -14,7 +14,7 @@ import numpy as np
 from domainwise.algorithms import Spec, choice, hypers, log10, resolved
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, is_whole, plain
-from domainwise.experiment.settings import ALGORITHMS, PRESETS, SMALL, Settings, of_algorithm
+from domainwise.experiment.settings import PRESETS, SMALL, Settings, of_algorithm, own_settings
 from domainwise.experiment.trial import SEARCHED, Trial
 from domainwise.networks.network import check_name, network_source
 from domainwise.seeds import seed_hash
@@ -39,13 +39,14 @@ def plan(
     settings = suited(settings, data)
     layers = []
     for spec in specs:
-        own = of_algorithm(settings, spec.name)
-        layers.append((spec, origins(spec, own), {**shared_by_all(data, own), "average": average, **_named(spec)}))
+        own = suited(of_algorithm(settings, spec.name, alone=len(specs) == 1), data)
+        same = {**shared_by_all(data, own), "average": average, **_named(spec)}
+        layers.append((spec, own, origins(spec, own), same))
     trials: dict[str, Trial] = {}
     for number, seed in product(range(draws), seeds):
         searched = [
-            {**same, **_searched(spec, known, settings, number, seed, data.name), "seed": seed}
-            for spec, known, same in layers
+            {**same, **_searched(spec, known, own, number, seed, data.name), "seed": seed}
+            for spec, own, known, same in layers
         ]
         for target, about in product(targets, searched):
             trial = Trial(targets=target, **about)
@@ -94,13 +95,14 @@ def shared(algorithm: str, settings: Settings, root: int, benchmark: str = "") -
     """What every algorithm has; its own hyperparameters are beside it."""
     small = settings.input_size <= SMALL
     batches = (3, 9) if small else (3, 5) if benchmark == "domainnet" else (3, 5.5)
-    return {
+    found = {
         "lr": log10(-4.5, -2.5)(_random(root, "lr")) if small else log10(-5, -3.5)(_random(root, "lr")),
         "weight_decay": 0.0 if small else log10(-6, -2)(_random(root, "weight_decay")),
         "batch": int(2 ** _random(root, "batch_size").uniform(*batches)),
         "dropout": choice(0.0, 0.1, 0.5)(_random(root, "resnet_dropout")),
-        **({} if small else ALGORITHMS.get(algorithm, {})),  # which are not drawn
     }
+    own = own_settings(algorithm, settings.input_size)  # which are not drawn
+    return {**found, **{name: value for name, value in own.items() if name in found}}
 
 
 _GENERATOR = np.random.RandomState(0)  # seeding one anew is a hundred times faster than making one
@@ -115,7 +117,7 @@ def _random(root: int, name: str) -> np.random.RandomState:
 def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
     """The part of a trial that does not depend on hyperparameters, target or seed."""
     same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "steps", "evaluate_every",
-            "holdout", "precision", "selection", "select_every", "test", "train_size")  # fmt: skip
+            "features", "holdout", "precision", "selection", "select_every", "test", "train_size")  # fmt: skip
     return {
         "data": data.name,
         "fingerprint": data.fingerprint,

@@ -107,8 +107,11 @@ def digests(folder: Path) -> dict[str, Any]:
         name = home.relative_to(folder).as_posix()
         with suppress(Damaged, FileNotFoundError, IsADirectoryError):  # of an earlier run, and no model any more
             known = read(home / CONFIG).get("files", {})  # as many gigabytes as there are models are not read again
-            weights = known.get(WEIGHTS) or digest(home / WEIGHTS)
-            found |= {f"{name}/{CONFIG}": digest(home / CONFIG), f"{name}/{WEIGHTS}": weights}
+            weights = {WEIGHTS: known.get(WEIGHTS) or digest(home / WEIGHTS), **known}
+            found |= {
+                f"{name}/{CONFIG}": digest(home / CONFIG),
+                **{f"{name}/{file}": weights[file] for file in weights},
+            }
     return found
 
 

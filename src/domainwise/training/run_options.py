@@ -23,9 +23,11 @@ class RunOptions:
     snapshots: int = 0  # how many more models, spread over the training
     evaluate_all: bool = False  # evaluate what the sources are trained on too
     checkpoint_every: int | None = None  # updates; None saves now and then
+    cache: str | None = None  # the folder of decoded images and frozen features; None is the usual one
 
     def __post_init__(self) -> None:
         checked(self.keep)
+        object.__setattr__(self, "cache", None if self.cache is None else str(self.cache))
 
     @classmethod
     def among(cls, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -216,12 +215,10 @@ def checkpoints_of(trial: Trial, folder: Path, options: RunOptions, say: Callabl
     """Return the checkpoints of a trial, which say what must agree for it to resume from them."""
     device = options.device
     gpu = torch.device(device).type == "cuda"
-    settings = trial.to_json()
-    identity = {field.name: settings[field.name] for field in fields(trial) if field.compare}
     chosen = {"average": trial.average, "selection": trial.selection, "select_every": trial.select_every}
     return Checkpoints(
         folder,
-        identity=json.loads(json.dumps(identity)),  # as it comes back from a file
+        identity=json.loads(json.dumps(trial.identity)),  # as it comes back from a file
         choices={**chosen, **options.choices},
         circumstances={
             **versions(),

@@ -18,10 +18,11 @@ from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import Network
-from domainwise.saved_models.build import algorithm_of, network_of, normalisation
+from domainwise.saved_models.build import Featurizer, algorithm_of, network_of, normalisation
 from domainwise.saved_models.evaluation import Evaluator
 from domainwise.seeds import seed_hash
 from domainwise.training.checkpoints import Stateful
+from domainwise.training.frozen import Frozen, frozen
 from domainwise.training.loss_log import Losses
 from domainwise.training.run_options import RunOptions
 
@@ -36,6 +37,7 @@ class Setup:
     evaluator: Evaluator
     losses: Losses
     averages: Averages
+    featurizer: Featurizer | None = None  # what made the features, where the network is a head alone
 
     @property
     def parts(self) -> dict[str, Stateful]:
@@ -47,33 +49,43 @@ class Setup:
 
 def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str], None], submit: Submit) -> Setup:
     """Build the network and all that trains and evaluates it on ``options.device``."""
-    device, fast = options.device, options.fast
-    on_host = not has_room(data, device)
+    device, fast, algorithm = options.device, options.fast, algorithm_of(trial)
+    made = submit(lambda: frozen(trial, data, algorithm, options, say)) if trial.features == "frozen" else None
+    shown = made.data if made else data
+    on_host = not has_room(shown, device)
     if on_host and device != "cpu":
         say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
     if fast.compile and not fast.compiles(device) and device != "cpu":
         say("the network is not compiled, which takes longer: Triton is not installed")
     parts: dict[str, tuple[Part, Part]] = {}  # main to train on (or test on, for a target), holdout
-    for i, domain in enumerate(data):
+    for i, domain in enumerate(shown):
         main, holdout = split_domain(domain, i, trial.holdout, trial.seed)
         parts[domain.name] = Part(domain, main, device, on_host), Part(domain, holdout, device, on_host)
-    algorithm = algorithm_of(trial)
-    net, update = submit(lambda: _network(trial, data, algorithm, options, say))
+    net, update = submit(lambda: _network(trial, data, algorithm, options, say, made))
     sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
     scale = column_scales(sources) if data.tabular else normalisation(net, data.shape[-1])
     inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
+    if made:
+        inputs = Inputs("none", 0)
     feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
     evaluator = Evaluator(trial, algorithm, parts, feed, options.evaluate_all, submit)
     losses = Losses(algorithm, [part.domain.name for part in sources])
-    return Setup(algorithm, update, feed, evaluator, losses, Averages(trial.average))
+    return Setup(algorithm, update, feed, evaluator, losses, Averages(trial.average), made.featurizer if made else None)
 
 
 def _network(
-    trial: Trial, data: Domains, algorithm: Algorithm, options: RunOptions, say: Callable[[str], None]
+    trial: Trial,
+    data: Domains,
+    algorithm: Algorithm,
+    options: RunOptions,
+    say: Callable[[str], None],
+    made: Frozen | None,
 ) -> tuple[Network, Update]:
     """Build the network and hand it to the algorithm; afterwards torch's own generator stands where dropout draws."""
     torch.manual_seed(seed_hash(trial.seed, "init"))
-    net = network_of(trial, algorithm, data.shape[-1], len(data.classes)).to(options.device)
+    channels, classes = data.shape[-1], len(data.classes)
+    net = made.head(trial, algorithm, channels) if made else network_of(trial, algorithm, channels, classes)
+    net.to(options.device)
     prepare(net, precision=trial.precision, fast=options.fast, full=EVALUATION_BATCH)
     update = updater(algorithm.setup(net, seed=trial.seed), capture=options.fast.capture, say=say)
     torch.manual_seed(seed_hash(trial.seed, "dropout"))

@@ -56,14 +56,19 @@ def _for_a_table(settings: Settings, data: Domains) -> Settings:
             f"the network {settings.network} is for images, and {columns}: take {', '.join(VECTORS)}, or "
             "FILE.py:FUNCTION"
         )
-    own: dict[str, Any] = {
-        **UNTRAINED,
-        "network": settings.network if given else "mlp",
-        "train_size": 1,
-        "input_size": 1,
-    }
+    frozen = settings.features == "frozen"
+    if given and settings.network != "linear" and settings.origins.get("features") == "given" and frozen:
+        raise InputError(
+            f"the features of a table are its columns, so features=frozen is a linear network, and {settings.network} "
+            "was asked for: leave one of the two out"
+        )
+    own: dict[str, Any] = {**UNTRAINED, "network": "mlp", "train_size": 1, "input_size": 1}
     own = {name: value for name, value in own.items() if settings.origins.get(name) != "given"}
-    return replace(settings, **own, origins={**settings.origins, **dict.fromkeys(own, "a table")})
+    origins = {**settings.origins, **dict.fromkeys(own, "a table")}
+    if frozen:  # nothing is computed for a table: its columns are the features, and a linear network is a head
+        own |= {"network": "linear", "features": "trained"}
+        origins["network"] = origins["features"]
+    return replace(settings, **own, origins=origins)
 
 
 def _resized(data: Domains) -> bool:
