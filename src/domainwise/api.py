@@ -1,4 +1,4 @@
-"""Comparisons from Python; the command line is a thin layer over this."""
+"""Compare algorithms and train models from Python; the command line is a thin layer over this."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
 from domainwise.experiment.settings import Settings, resolve, together
 from domainwise.experiment.trial import Trial
 from domainwise.machine import choose_device
+from domainwise.report.expectation import refitting, refuse_settings
 from domainwise.report.results import Results as Results
 from domainwise.saved_models.keep import Keep, spread
+from domainwise.saved_models.saved import Model
 from domainwise.sweeps.engine import Engine, Runs
 from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.status import write_plan
 from domainwise.sweeps.work import tidy
-from domainwise.training.fit import fit as fit
+from domainwise.training.fit import Fitting, fitting
 from domainwise.training.plan import plan, seeds_of, targets_of
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch
@@ -64,7 +66,7 @@ class Comparison:
     def results(self) -> Results:
         found, trials = listing(self.folder, files=True).results, self.folder / "trials"
         own = [Outcome(trial, found[trial.id], trials / trial.id) for trial in self.trials if trial.id in found]
-        return Results(tuple(variants(own)), self.folder)
+        return Results(tuple(variants(own)), self.folder, self.data)
 
 
 def prepare(
@@ -157,3 +159,50 @@ def compare(
         retries,
     )
     return comparison.run(engine, watch or (lambda trial, event: None), retry_failed)
+
+
+@typed
+def fit(
+    data: Domains | Results,
+    algorithm: str = "arith",
+    *,
+    seed: int = 0,
+    preset: str = "quick",
+    set: Mapping[str, Any] | None = None,
+    average: str | Sequence[str] = "none",
+    output: Path | str | None = None,
+    device: str = "cpu",
+    threads: int = 1,
+    snapshots: int = 0,
+    watch: Callable[[Trial, Event], None] | None = None,
+    trust_code: bool = False,
+    **settings: Any,
+) -> Model:
+    """Train on all domains, hold none out, and return the model: the one to use on a domain that nobody has seen.
+
+    Of every domain a part is held out, by which the step is chosen. The model is kept in ``output``, where
+    :func:`domainwise.load` finds it; the same call again finds it too, or goes on where it was stopped. How well it
+    will do elsewhere is what :func:`domainwise.compare` estimates. Given its results in place of data, this trains what
+    they recommend, with the same settings, and the model says what to expect of it; ``trust_code`` is then that of
+    :func:`domainwise.load`, and ``weights`` says where the file is now that the networks started from. The other
+    arguments are those of ``compare``; with ``average`` the averaged weights are the model, of several averagers those
+    of the first.
+    """
+    device = choose_device(device)
+    options = RunOptions(device, snapshots=snapshots)
+    if isinstance(data, Results):
+        asked = {"algorithm": algorithm != "arith", "preset": preset != "quick", "average": average != "none"}
+        given = together(settings, set or {})
+        weights = given.pop("weights", None)
+        refuse_settings([*(name for name, other in asked.items() if other), *given])
+        made = refitting(data, seed=seed, weights=weights, output=output, trust_code=trust_code)
+    else:
+        chosen = resolve(preset, benchmark=data.name, device=device, given=together(settings, set or {}))
+        made = fitting(data, algorithm, seed=seed, settings=chosen, average=average, output=output)
+    return _model_of(made, options, threads, watch)
+
+
+def _model_of(made: Fitting, options: RunOptions, threads: int, watch: Callable[[Trial, Event], None] | None) -> Model:
+    result = made.run(options, threads=threads, watch=watch or (lambda trial, event: None))
+    made.check(result)
+    return made.model(options.device)

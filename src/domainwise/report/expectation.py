@@ -1,20 +1,28 @@
-"""Turn a recommendation into what a model carries with it: what to expect at a new site, and a temperature."""
+"""Train what a comparison recommends, and say with its model what to expect at a new site, and at which temperature."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 
-from domainwise.errors import InputError, warn
+from domainwise.data.domains import Domains
+from domainwise.data.sources.digits import digits
+from domainwise.errors import InputError, legible, warn
 from domainwise.experiment import outcomes
 from domainwise.experiment.outcomes import Numbers, probabilities
 from domainwise.experiment.results import Outcome
+from domainwise.experiment.trial import Trial
+from domainwise.networks.weight_files import weights_sha256
 from domainwise.report.grid import arrange
-from domainwise.report.recommend import Recommendation
+from domainwise.report.recommend import Recommendation, recommend
 from domainwise.report.results import Results
+from domainwise.saved_models.build import allowed
 from domainwise.saved_models.card import Expectation
+from domainwise.training.fit import Fitting, check_fit, laid_out
 
 COLDEST, HOTTEST = 0.05, 20.0  # temperatures: beyond them, either no image was told wrongly or none rightly
 STEPS = 40  # halvings
@@ -26,6 +34,78 @@ def expectation(results: Results, row: Recommendation) -> Expectation:
     """Return what the trials behind a recommendation let one expect of a model that is trained as they were."""
     trials = [one for group in arrange(results.outcomes)[row.label].values() for one in group.values()]
     return Expectation(row.label, dict(row.sites), row.known, row.worst_classes, _temperature(trials))
+
+
+def refitting(
+    results: Results,
+    *,
+    seed: int = 0,
+    weights: Path | str | None = None,
+    output: Path | str | None = None,
+    trust_code: bool = False,
+) -> Fitting:
+    """Lay out the training of what a comparison recommends, as it was trained there, on all of its domains.
+
+    ``weights`` is the file that the networks started from, where it lies elsewhere now. A Python file that a trial
+    names is run only with ``trust_code``.
+    """
+    row = recommend(results)
+    check_fit(row.trial.selection, seed)
+    data = _data_of(results, row.trial)
+    trial = allowed(row.trial, results.folder, trust_code=trust_code)
+    trial = replace(trial, targets=(), seed=seed, average=row.average or "none", weights_file=_weights(trial, weights))
+    return laid_out(data, trial, output, expectation(results, row))
+
+
+def refuse_settings(names: Sequence[str]) -> None:
+    """Refuse settings beside results, which have said them."""
+    if names:
+        raise InputError(
+            f"what a comparison recommends is trained as it was compared, so that what it promises is true: leave out "
+            f"{', '.join(names)}, or give data and not results"
+        )
+
+
+def _data_of(results: Results, trial: Trial) -> Domains:
+    """The data of a comparison, split as there."""
+    data = results.data or (digits() if trial.data == "digits" else None)
+    if data is None:
+        raise InputError(
+            f"{results.folder} does not say where its data lie ({legible(trial.data)}): name them with --data, in "
+            "Python Results.open(folder, data=...)"
+        )
+    data = data.known_as(trial.fingerprint)
+    if data.fingerprint != trial.fingerprint:
+        raise InputError(
+            f"the results in {results.folder} are of other data than {legible(data.name)} is now, by its fingerprint "
+            f"({trial.fingerprint[:12]}, now {data.fingerprint[:12]}): give the same images and labels"
+        )
+    if trial.size and data.shape[0] != trial.size:
+        raise InputError(
+            f"these images of {legible(data.name)} were read with sides of {data.shape[0]}, and those of the "
+            f"comparison with {trial.size}: open them with size={trial.size}"
+        )
+    return data
+
+
+def _weights(trial: Trial, file: Path | str | None) -> str:
+    """Where the file is that a trial started from, if it is still that one."""
+    if trial.weights in ("none", "pretrained"):
+        if file is not None:
+            raise InputError(f"these networks started from no file (weights={trial.weights}): leave the weights out")
+        return ""
+    place = Path(file or trial.weights_file).expanduser()
+    if not place.is_file():
+        raise InputError(
+            f"the weights that these networks started from are not in {place} any more: name it with --weights "
+            f"(in Python weights=...); its sha256 is {trial.weights}"
+        )
+    if (found := weights_sha256(place)) != trial.weights:
+        raise InputError(
+            f"the weights in {place} are not those that these networks started from: their sha256 is {found}, and was "
+            f"{trial.weights}"
+        )
+    return str(place.absolute())
 
 
 def _temperature(trials: Sequence[Outcome]) -> float:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from domainwise.errors import InputError, typed
+from domainwise.errors import InputError, require, typed
 from domainwise.experiment.results import Outcome, listing, told_apart, variants, warn_of_damage
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from domainwise.data.domains import Domains
     from domainwise.report.recommend import Recommendation
 
 
@@ -24,18 +25,19 @@ class Results:
 
     outcomes: tuple[Outcome, ...]
     folder: Path
+    data: Domains | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    @typed
-    def open(cls, folder: Path | str) -> Results:
-        """Open an output folder: all trials that have ended."""
+    def open(cls, folder: Path | str, *, data: Domains | None = None) -> Results:
+        """Open an output folder: all trials that have ended. ``data`` is what they were trained on, for ``dw.fit``."""
+        require("folder", folder, Path | str)
         folder = Path(folder).expanduser()
         trials = listing(folder, files=True)
         found = tuple(variants(told_apart(trials.outcomes)))
         if not found and not trials.unknown:
             raise InputError(f"{folder} has no finished trials: give the folder that a comparison wrote to")
         warn_of_damage(trials)
-        return cls(found, folder)
+        return cls(found, folder, data)
 
     @property
     def troubled(self) -> list[Outcome]:

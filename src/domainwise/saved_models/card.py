@@ -28,6 +28,10 @@ from domainwise.files import write_output
 
 CARD, MADE_FROM, README = "card.json", "made_from.npy", "README.md"
 FORMAT = 1
+SETTINGS = (
+    "freeze_batch_norm", "dropout", "augment", "batch", "balanced", "steps", "evaluate_every", "holdout", "selection",
+    "precision", "seed",
+)  # fmt: skip
 Hashes = npt.NDArray[np.uint64]
 
 
@@ -211,7 +215,7 @@ def _made(trial: Trial, config: Mapping[str, Any]) -> Iterable[str]:
         else f"rows of {channels} numbers",
         "mean": ", ".join(f"{value:g}" for value in config["mean"]),
         "deviation": ", ".join(f"{value:g}" for value in config["std"]),
-        **{name: str(getattr(trial, name)) for name in ("augment", "batch", "steps", "holdout", "seed")},
+        **{name: str(getattr(trial, name)) for name in SETTINGS},
         "average": config.get("average", "none"),
         "selected step": str(config["step"]),
         "validation accuracy": "unknown" if config.get("validation") is None else f"{config['validation']:.1%}",

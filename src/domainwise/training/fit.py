@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -22,12 +22,12 @@ from domainwise.data.splits import split_domain
 from domainwise.errors import InputError, typed
 from domainwise.experiment.integrity import Damaged, Unreadable
 from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file, sentence
-from domainwise.experiment.records import Event, Result
+from domainwise.experiment.records import Result
 from domainwise.experiment.results import trial_in
-from domainwise.experiment.settings import Settings, resolve, together, whole
+from domainwise.experiment.settings import Settings, resolve, whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, reading
-from domainwise.machine import check_count, choose_device
+from domainwise.machine import check_count
 from domainwise.saved_models.card import CARD, Expectation, read as read_card, write as write_card
 from domainwise.saved_models.evaluation import evaluate
 from domainwise.saved_models.keep import spread
@@ -119,9 +119,7 @@ def fitting(
     """Lay out the training of one algorithm on all domains."""
     settings = settings or resolve(benchmark=data.name, device="cpu")
     trial = fitted(data, algorithm, seed=seed, settings=settings, average=average)
-    folder = Path(output).expanduser() if output else _own_folder(trial)
-    _refuse_another(folder, trial)
-    return Fitting(data.split_by(settings.duplicates), trial, folder)
+    return laid_out(data.split_by(settings.duplicates), trial, output)
 
 
 def fitted(
@@ -131,45 +129,26 @@ def fitted(
     specs = parse(algorithm)
     if len(specs) != 1:
         raise InputError(f"fit trains one algorithm, got {len(specs)}: {', '.join(spec.label for spec in specs)}")
-    if settings.selection in LOOKS_AT_TARGETS:
-        raise InputError(f'selection="{settings.selection}" looks at a target, and fit holds none out: use validation')
-    if not whole(seed, least=0):
-        raise InputError(f"a seed is a whole number from 0 up, got {seed!r}")
+    check_fit(settings.selection, seed)
     (trial,) = plan(data.split_by(settings.duplicates), specs, [()], [seed], settings, canonical(average))
     return trial
 
 
-@typed
-def fit(
-    data: Domains,
-    algorithm: str = "arith",
-    *,
-    seed: int = 0,
-    preset: str = "quick",
-    set: Mapping[str, Any] | None = None,
-    average: str | Sequence[str] = "none",
-    output: Path | str | None = None,
-    device: str = "cpu",
-    threads: int = 1,
-    snapshots: int = 0,
-    watch: Callable[[Trial, Event], None] | None = None,
-    **settings: Any,
-) -> Model:
-    """Train on all domains, hold none out, and return the model: the one to use on a domain that nobody has seen.
+def laid_out(
+    data: Domains, trial: Trial, output: Path | str | None = None, expected: Expectation | None = None
+) -> Fitting:
+    """Return the training of a trial that holds no domain out; refuse a folder that has another model."""
+    folder = Path(output).expanduser() if output else _own_folder(trial)
+    _refuse_another(folder, trial)
+    return Fitting(data, trial, folder, expected)
 
-    Of every domain a part is held out, by which the step is chosen. The model is kept in ``output``, where
-    :func:`domainwise.load` finds it; the same call again finds it too, or goes on where it was stopped. How well it
-    will do elsewhere is what :func:`domainwise.compare` estimates. The other arguments are those of ``compare``; with
-    ``average`` the averaged weights are the model, of several averagers those of the first.
-    """
-    device = choose_device(device)
-    chosen = resolve(preset, benchmark=data.name, device=device, given=together(settings, set or {}))
-    made = fitting(data, algorithm, seed=seed, settings=chosen, average=average, output=output)
-    result = made.run(
-        RunOptions(device, snapshots=snapshots), threads=threads, watch=watch or (lambda trial, event: None)
-    )
-    made.check(result)
-    return made.model(device)
+
+def check_fit(selection: str, seed: int) -> None:
+    """Refuse a selection that needs a target, and a seed that is none."""
+    if selection in LOOKS_AT_TARGETS:
+        raise InputError(f'selection="{selection}" looks at a target, and fit holds none out: use validation')
+    if not whole(seed, least=0):
+        raise InputError(f"a seed is a whole number from 0 up, got {seed!r}")
 
 
 @typed
