@@ -30,7 +30,7 @@ def add(study: Study, algorithm: str, above: float = 0.0, *, seeds: int = 3, end
     for at, (target, accuracy) in enumerate(BASE.items()):
         for seed in range(seeds):
             noise = NOISE[(seed + at + len(algorithm)) % 3]
-            study.add(algorithm, accuracy + above + noise, (target,), seed, ended=ended)
+            study.add(algorithm, accuracy + above + noise, (target,), seed, ended=ended, label=algorithm)
 
 
 def recommended(study: Study) -> Recommendation:
