@@ -172,7 +172,7 @@ def test_one_image_again_and_again_cannot_be_split(tmp_path: Path) -> None:
         for i in range(3):
             draw(tmp_path / "data" / domain / "cat" / f"{i}.png")
     draw(tmp_path / "data" / "b" / "dog" / "x.png", (0, 0, 0))
-    with pytest.warns(UserWarning, match=r"copies of others|only domain"):
+    with pytest.warns(UserWarning, match="copies of others|several domains|only domain"):
         data = folders(tmp_path / "data")
     with pytest.raises(dw.InputError, match='all images of domain "a" are of one group'):
         split_domain(data["a"], 0, 0.2, 0)
@@ -182,8 +182,34 @@ def test_copies_that_the_manifest_puts_into_both_parts_are_told_of(tmp_path: Pat
     rows = []
     for domain in "ab":
         for i, part in enumerate(["train", "holdout", "", ""]):
-            draw(tmp_path / f"{domain}{i}.png", (60 * (i // 2), 0, 0))
+            draw(tmp_path / f"{domain}{i}.png", (60 * (i // 2), 0, ord(domain)))
             rows.append(f"{domain}{i}.png,{domain},{'cat' if i < 2 else 'dog'},{part}")
     (tmp_path / "table.csv").write_text("\n".join(["path,domain,label,split", *rows]))
     with pytest.warns(UserWarning, match=r"4 file.* are copies .* but for 2 that the column split puts into both"):
         open_data(str(tmp_path / "table.csv"), size=8)
+
+
+def test_files_that_stand_in_several_domains_or_classes_are_told_of_every_time(tmp_path: Path) -> None:
+    root = noisy_folder(tmp_path / "data", ((8, 8),) * 6, ("a", "b", "c"))
+    for name in ("0.png", "1.png"):
+        shutil.copy(root / "a" / "cat" / name, root / "b" / "cat" / f"copy-{name}")
+    shutil.copy(root / "c" / "cat" / "3.png", root / "c" / "dog" / "3-too.png")
+    said = []
+    for cache in (None, tmp_path / "cache", tmp_path / "cache"):  # the second time nothing is decoded
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            open_data(str(root), cache=cache)
+        said.append("\n".join(str(one.message) for one in caught))
+    assert said[0] == said[1] == said[2]
+    assert '2 file(s) stand in several domains, so that a target shows what was trained on: "a/cat/0.png" = ' in said[0]
+    assert '1 file(s) stand in several classes, of which at most one is right: "c/cat/3.png" = "c/dog/3-too' in said[0]
+
+
+def test_groups_that_lie_in_several_domains_are_told_of(tmp_path: Path) -> None:
+    root = noisy_folder(tmp_path / "data", ((8, 8),) * 4)
+    rows = ["path,domain,label,group"]
+    for domain in "ab":
+        rows += [f"{domain}/{kind}/{i}.png,{domain},{kind},p{i}" for kind in ("cat", "dog") for i in range(4)]
+    (root / "all.csv").write_text("\n".join(rows))
+    with pytest.warns(UserWarning, match='4 group.s. stand in several domains.*the same: "p0", '):
+        open_data(str(root / "all.csv"))

@@ -204,3 +204,13 @@ def test_images_of_floats_train_like_the_bytes_they_are_equal_to(tmp_path: Path)
     assert np.abs(both[0] - both[1]).max() < 1e-4
     write_contact_sheet(floats(), tmp_path / "sheet.png")
     assert (tmp_path / "sheet.png").is_file()
+
+
+def test_arrays_whose_classes_are_spelled_in_two_ways_or_missing_are_told_as_folders_are() -> None:
+    x = np.zeros((4, 2))
+    with pytest.raises(InputError, match=r'domain "b" has class "Dog " and no "dog".*: did you mean "dog"'):
+        domains({name: (x, ["cat", "Dog " if name == "b" else "dog"] * 2) for name in "abc"})
+    arrays = {"a": (x, [0, 1, 0, 1]), "b": (x, [0, 1, 2, 1])}
+    with pytest.warns(UserWarning, match='only domain "b" has class "2".*no source shows it'):
+        domains(arrays)
+    assert domains(arrays, classes=["x", "y", "z"]).classes == ("x", "y", "z")

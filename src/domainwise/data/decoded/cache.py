@@ -94,9 +94,9 @@ def open_cached(
     if found is None:
         data, odd = read_into_memory(listing, sizes, skip_corrupt=skip_corrupt, progress=progress)
         return data, [*notes, *odd]
-    data, corrupt = found
+    data, corrupt, shared = found
     require_sound(corrupt, skip_corrupt)
-    return data, [*notes, *oddities(corrupt, data)]
+    return data, [*notes, *oddities(corrupt, shared, data)]
 
 
 def holds(folder: Path, listing: Listing, sizes: Sizes) -> bool:
@@ -111,7 +111,9 @@ def _name(listing: Listing, sizes: Sizes) -> str:
     return f"{slug}-{state[:12]}"
 
 
-def _existing(entry: Path, listing: Listing, notes: list[str] | None = None) -> tuple[Domains, list[Corrupt]] | None:
+def _existing(
+    entry: Path, listing: Listing, notes: list[str] | None = None
+) -> tuple[Domains, list[Corrupt], list[str]] | None:
     """The content of an entry. With ``notes``, one that is damaged or out of date is noted and removed."""
     try:
         with reading(entry):
@@ -121,7 +123,7 @@ def _existing(entry: Path, listing: Listing, notes: list[str] | None = None) -> 
             verify(entry, again=False)
             if "plain" not in about and read_otherwise(listing):
                 raise OutOfDate("an earlier version knew neither of copies of files nor of unused bits")
-            return data, [(name, reason) for name, reason in about["corrupt"]]
+            return data, [(name, reason) for name, reason in about["corrupt"]], about.get("shared", [])
     except Damaged as error:
         if notes is not None:
             what = "out of date" if isinstance(error, OutOfDate) else "damaged"

@@ -144,6 +144,7 @@ class Content:
             "domains": [[*pair] for pair in self.listing.domains],
             "fingerprint": fingerprint,
             "plain": plain,
+            "shared": self.listing.shared(self.hashes),
         }
 
     def columns(self, layout: Layout) -> dict[str, Array]:
@@ -216,7 +217,7 @@ def require_sound(corrupt: Sequence[Corrupt], skip_corrupt: bool) -> None:
         )
 
 
-def oddities(corrupt: Sequence[Corrupt], data: Domains) -> list[str]:
+def oddities(corrupt: Sequence[Corrupt], shared: Sequence[str], data: Domains) -> list[str]:
     """Return sentences about what was left out, and about what is there more than once."""
     named = [f"{name} ({reason})" for name, reason in corrupt]
     left_out = [listed("file(s) cannot be read as images and are left out", named)] if named else []
@@ -226,7 +227,7 @@ def oddities(corrupt: Sequence[Corrupt], data: Domains) -> list[str]:
         f"{again} file(s) are copies of others in their domain: a file and its copies stay in one part of the split"
     )
     copies += f", but for {torn} that the column split puts into both" if torn else ""
-    return [*left_out, *([copies] if again else [])]
+    return [*left_out, *([copies] if again else []), *shared]
 
 
 def read_otherwise(listing: Listing) -> bool:
@@ -255,7 +256,7 @@ def read_into_memory(
     content = decode_all(listing, layout, rows, skip_corrupt=skip_corrupt, progress=progress)
     arrays: dict[str, npt.NDArray[Any]] = {name: target.finished() for name, target in rows.items()}
     data = assemble(content.facts(), {**arrays, **content.columns(layout)})
-    return data, oddities(content.corrupt, data)
+    return data, oddities(content.corrupt, content.listing.shared(content.hashes), data)
 
 
 class _Room:

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from domainwise.data.domains import Domain, Domains, Labels, Values
-from domainwise.errors import InputError, closest
+from domainwise.data.sources.classes import class_notes, refuse_spellings
+from domainwise.errors import InputError, closest, warn
 
 LARGEST = 2.0**53  # below which a float holds every whole number
 FEW = 4  # channels that a picture has at most: where one is no higher than that, but wider and deeper, they come first
@@ -33,7 +34,8 @@ def domains(
 
     Args:
         classes: the names of the classes. Labels are whole numbers from 0, or names. Without this argument every number
-            up to the largest must occur, and names are in the order of the alphabet.
+            up to the largest must occur, and names are in the order of the alphabet; a name that is spelled in two ways
+            is refused, and a class that a domain lacks is told of.
         groups: for each domain, what each image belongs to, such as a patient: a group never straddles the split.
     """
     if not isinstance(arrays, Mapping):
@@ -45,7 +47,13 @@ def domains(
     labels, named = _labels_of({domain: y for domain, (_, y) in pairs.items()}, classes)
     together = _groups(groups, images)
     items = tuple(Domain(domain, images[domain], labels[domain], groups=together.get(domain)) for domain in pairs)
-    return Domains(_text("data set", name), tuple(named), items, _fingerprint(items, named))
+    made = Domains(_text("data set", name), tuple(named), items, _fingerprint(items, named))
+    if classes is None:  # or else it was said which there are
+        counts = {domain.name: Counter(named[label] for label in domain.labels) for domain in made}
+        refuse_spellings(counts)
+        for note in class_notes(counts):
+            warn(f"{name}: {note}")
+    return made
 
 
 def _pair(name: object, given: object) -> Sequence[Any]:

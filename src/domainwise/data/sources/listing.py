@@ -108,6 +108,20 @@ class Listing:
             return None
         return np.array([numbers[key] for key in keys], np.int64)
 
+    def shared(self, hashes: Sequence[str]) -> list[str]:
+        """Say which files stand in several domains or classes; nothing of a benchmark, which is as it was published."""
+        alike: dict[str, list[File]] = {}
+        for file, content in zip(self.files, hashes, strict=True):
+            alike.setdefault(content, []).append(file)
+        several = [] if self.published else [files for files in alike.values() if len(files) > 1]
+        domains, classes = (
+            [_pair(files, name) for files in several if len({getattr(file, name) for file in files}) > 1]
+            for name in ("domain", "class_name")
+        )
+        seen = "file(s) stand in several domains, so that a target shows what was trained on"
+        wrong = "file(s) stand in several classes, of which at most one is right"
+        return [listed(what, pairs) for what, pairs in ((seen, domains), (wrong, classes)) if pairs]
+
     def state(self, *about: object) -> str:
         """Return a hash of what can be said of the files without reading them, and of ``about``."""
         beginning = [about[0], self.name, str(self.source.resolve()), *about[1:]]
@@ -144,7 +158,16 @@ class Listing:
 
     def notes(self) -> list[str]:
         """Say what is odd: what was left out, what is not read, and which classes a domain lacks."""
-        return [*self.oddities, *self.unread, *class_notes(self.counts)]
+        return [*self.oddities, *self.unread, *self._wide_groups, *class_notes(self.counts)]
+
+    @property
+    def _wide_groups(self) -> list[str]:
+        homes: dict[str, set[str]] = {}
+        for file in self.files:
+            homes.setdefault(file.group, set()).add(file.domain)
+        several = sorted(quoted(group) for group, domains in homes.items() if group and len(domains) > 1)
+        what = "group(s) stand in several domains, so that a target shows what was trained on if they are the same"
+        return [listed(what, several)] if several else []
 
     def warn(self, notes: Sequence[str]) -> None:
         """Warn of what is odd in the place where the user's own code called."""
@@ -170,6 +193,12 @@ class Listing:
             refuse_gaps(counts)
         require_domains(self.name, names)
         require_classes(self.name, {file.class_name for file in self.files})
+
+
+def _pair(files: Sequence[File], name: str) -> str:
+    """Name the first two files that differ in their domain or class."""
+    other = next(file for file in files if getattr(file, name) != getattr(files[0], name))
+    return f"{files[0]} = {other}"
 
 
 def _state(path: str) -> tuple[int, int]:
