@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from made_data import stripes
+from made_data import image_folder, stripes
 
 import domainwise as dw
 from domainwise import InputError
@@ -139,3 +140,38 @@ def test_an_algorithm_of_ones_own_is_run_only_where_it_is_trusted(tmp_path: Path
     file.write_text(file.read_text() + "# changed\n")
     with pytest.raises(InputError, match="has changed since"):
         dw.fit(results, output=tmp_path / "other", trust_code=True)
+
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+def test_from_a_comparison_to_predictions_on_the_command_line(domainwise: Command, tmp_path: Path) -> None:
+    image_folder(tmp_path / "photos", ("art", "photo", "sketch"), count=8)
+    image_folder(tmp_path / "others", ("art", "photo", "sketch"), count=9)
+    options = ("--seeds", 1, "--steps", 8, "--size", 16, "--processes", 1, "-q", "-o", "results")
+    assert domainwise("compare", "--data", "photos", "--algorithms", "erm,arith", *options)[0] == 0
+    code, _, said = domainwise("fit", "--from", "results", "-o", "model")
+    assert (code, "name them with --data" in said) == (2, True)
+    code, _, said = domainwise("fit", "--from", "results", "--data", "others", "-o", "model")
+    assert (code, "of other data than others is now" in said) == (2, True)
+    code, _, said = domainwise(
+        "fit", "--from", "results", "--data", "photos", "--steps", 9, "--set", "lr=1", "-o", "model"
+    )
+    assert (code, "leave out steps, set, or give data" in said) == (2, True)
+    assert not (tmp_path / "model").exists()
+    code, out, said = domainwise("fit", "--from", "results", "--data", "photos", "-o", "model")
+    row, model = Results.open(tmp_path / "results").recommend(), dw.load(tmp_path / "model")
+    assert code == 0
+    assert row.sentence in said
+    assert model.expectation in out
+    assert "card: model/best/README.md" in out
+    code, out, said = domainwise("predict", "model", "photos/art")
+    assert (code, model.expectation in said) == (0, True)
+    assert "the model was made from 16 of these 16 images" in said
+    assert "no data: give" in domainwise("fit", "-o", "model")[2]
+
+
+def test_embedded_data_need_no_name(domainwise: Command) -> None:
+    options = ("--data", "digits", "--targets", "0,15", "--seeds", 1, "--steps", 2, "--processes", 1)
+    domainwise("compare", "--algorithms", "erm", *options, "-q", "-o", "results")
+    assert "At a new site expect" in domainwise("fit", "--from", "results", "-o", "model", "-q")[1]

@@ -25,7 +25,7 @@ def trained(
 
     from domainwise.analysis.task import task
     from domainwise.cli.option_groups import Machine
-    from domainwise.cli.reading import Ask, read
+    from domainwise.cli.reading import read_for
     from domainwise.experiment.trial import Trial
     from domainwise.machine import check_count, choose_device
     from domainwise.saved_models.saved import load
@@ -35,8 +35,7 @@ def trained(
     device = choose_device(device)
     model = load(run, device=device, which="best", trust_code=trust_code)
     trial = Trial.from_json(model.config["trial"])
-    same = [] if trial.train_size is None else [f"train_size={trial.train_size}"]  # as decoded for training
-    opened, _ = read(data, Ask(size=trial.input_size, set=same, device=device), Machine(cache=cache, quiet=quiet))
+    opened = read_for(trial, data, Machine(cache=cache, quiet=quiet))
     return task(model, opened, images, precision=precision)
 
 

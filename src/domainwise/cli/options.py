@@ -31,13 +31,12 @@ class Engine(StrEnum):
     ray = "ray"
 
 
-Data = Annotated[
-    str,
-    typer.Option(
-        "--data", envvar="DOMAINWISE_DATA", metavar="digits|DIR|FILE|pacs=DIR",
-        help='"digits" (embedded), a folder DIR/<domain>/<class>/<image>, a manifest, or a benchmark and its folder.',
-    ),
-]  # fmt: skip
+_DATA = typer.Option(
+    "--data", envvar="DOMAINWISE_DATA", metavar="digits|DIR|FILE|pacs=DIR",
+    help='"digits" (embedded), a folder DIR/<domain>/<class>/<image>, a manifest, or a benchmark and its folder.',
+)  # fmt: skip
+Data = Annotated[str, _DATA]
+DataIfAny = Annotated[str | None, _DATA]
 Algorithms = Annotated[str, typer.Option(help="Such as erm,fish or arith(inner_steps=3) or my_idea.py:MyIdea; or all.")]
 Targets = Annotated[str, typer.Option(help="Domains to hold out, one after the other: a,b or all; a+b at once.")]
 Seeds = Annotated[str, typer.Option(metavar="N|A-B", help="How many seeds, or which: 3, or 100-107 or 4,9.")]

@@ -17,6 +17,7 @@ from domainwise.data.domains import Domains
 from domainwise.data.sources.open import benchmark_named, find_source, foreseen, read_source
 from domainwise.errors import InputError, Note
 from domainwise.experiment.settings import Settings, resolve, together
+from domainwise.experiment.trial import Trial
 from domainwise.networks.network import check_network
 from domainwise.terminal import console, plain_streams
 
@@ -47,25 +48,35 @@ def read(text: str, ask: Ask, machine: One, check: Check = lambda data, settings
 
     ``check`` hears of the data before they are decoded, to refuse what cannot be run on them.
     """
-    from rich.progress import Progress
-
     benchmark = benchmark_named(text)
     settings = ask.settings(benchmark.name if benchmark else "")
     check_network(settings.network, settings.weights, settings.input_size)
+    sizes = Sizes(settings.train_size, settings.input_size)  # type: ignore[arg-type]  # settings has checked it
+    return _opened(text, sizes, machine, lambda data: check(data, settings)), settings
+
+
+def read_for(trial: Trial, text: str, machine: One) -> Domains:
+    """Open the data of a trial in the sizes that it was trained with."""
+    sizes = Sizes(trial.train_size or trial.input_size, trial.input_size)  # type: ignore[arg-type]  # as above
+    return _opened(text, sizes, machine)
+
+
+def _opened(text: str, sizes: Sizes, machine: One, check: Callable[[Domains], object] = lambda data: None) -> Domains:
+    from rich.progress import Progress
+
     source = find_source(text)
     if isinstance(source, Domains):
-        return source, settings
+        return source
     screen = console(stderr=True)
     with (
         warnings_in_lines(),
         Progress(console=screen, transient=True, disable=machine.quiet or not screen.is_terminal) as bars,
         plain_streams(),
     ):
-        sizes = Sizes(settings.train_size, settings.input_size)  # type: ignore[arg-type]  # settings has checked it
         source.require_usable(strict=machine.strict)
-        check(foreseen(source, sizes), settings)
+        check(foreseen(source, sizes))
         task = bars.add_task("reading images", total=None)
-        data = read_source(
+        return read_source(
             source,
             sizes,
             cache=cache_folder(machine.cache),
@@ -75,7 +86,6 @@ def read(text: str, ask: Ask, machine: One, check: Check = lambda data, settings
             say=None if machine.quiet else lambda sentence: print(sentence, file=sys.stderr),
             decode=not getattr(machine, "dry_run", False),
         )
-    return data, settings
 
 
 @contextmanager
