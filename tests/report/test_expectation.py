@@ -15,7 +15,6 @@ import domainwise as dw
 from domainwise.errors import Note
 from domainwise.experiment import outcomes
 from domainwise.report.expectation import HOTTEST, expectation, temperature
-from domainwise.report.recommend import recommend
 from domainwise.report.results import Results
 
 
@@ -49,7 +48,7 @@ def test_logits_that_say_nothing_are_made_as_mild_as_can_be() -> None:
 
 def test_an_expectation_has_the_numbers_of_the_recommendation_and_of_the_held_out_logits(tmp_path: Path) -> None:
     results = dw.compare(stripes(), "erm,arith", seeds=2, steps=8, evaluate_every=4, output=tmp_path)
-    row = recommend(results)
+    row = results.recommend()
     found = expectation(results, row)
     assert (found.label, dict(found.sites), found.known) == (row.label, dict(row.sites), row.known)
     assert (found.expected, found.chance) == (row.expected, row.coverage)
@@ -74,6 +73,6 @@ def test_without_outcomes_the_rest_is_still_known_and_the_temperature_is_said_to
         study.add(targets=(target,)).add(targets=(target,), seed=1)
     results = Results(tuple(study.outcomes), tmp_path)
     with pytest.warns(Note, match=r"probabilities are not made to fit new sites: .* has no outcomes.npz"):
-        found = expectation(results, recommend(results))
+        found = expectation(results, results.recommend())
     assert found.temperature == 1.0
     assert set(found.sites) == {"0", "15", "75"}

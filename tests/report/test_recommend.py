@@ -13,7 +13,7 @@ from made_seals import reseal
 
 from domainwise.errors import InputError
 from domainwise.experiment.results import variants
-from domainwise.report.recommend import Recommendation, recommend
+from domainwise.report.recommend import Recommendation
 from domainwise.report.results import Results
 
 BASE = {"0": 0.5, "15": 0.6, "30": 0.7, "75": 0.8}
@@ -34,7 +34,7 @@ def add(study: Study, algorithm: str, above: float = 0.0, *, seeds: int = 3, end
 
 
 def recommended(study: Study) -> Recommendation:
-    return recommend(Results(tuple(variants(study.outcomes)), study.folder))
+    return Results(tuple(variants(study.outcomes)), study.folder).recommend()
 
 
 def test_of_rows_that_nothing_tells_apart_the_cheapest_is_taken(study: Study) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from domainwise.api import Comparison, Results
+from domainwise.cli.commands.report import print_answer
 from domainwise.cli.live_report import Refreshing
 from domainwise.cli.option_groups import Beside, Cluster, Machine, Many, run_options
 from domainwise.errors import InputError
@@ -118,6 +119,7 @@ class Job:
 
     def _print(self, results: Results) -> None:
         print(results.table(self.machine.format))
+        print_answer(results, self.machine.format, self.machine.quiet)
         for (label, status), troubled in troubles(results).items():
             first = troubled[0].trial
             where = f"the first on {'+'.join(first.targets)} with seed {first.seed}"

@@ -49,7 +49,7 @@ def refitting(
     ``weights`` is the file that the networks started from, where it lies elsewhere now. A Python file that a trial
     names is run only with ``trust_code``.
     """
-    row = recommend(results)
+    row = recommend(results.outcomes)
     check_fit(row.trial.selection, seed)
     data = _data_of(results, row.trial)
     trial = allowed(row.trial, results.folder, trust_code=trust_code)

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from domainwise.errors import InputError, closest, legible, typed
+from domainwise.experiment.results import Outcome
 from domainwise.report.formats import text_table
 from domainwise.report.grid import SELECTED, Numbers, Statistic, Window, arrange, numbers_of, statistics_of
 from domainwise.report.results import Results
@@ -200,22 +201,30 @@ def power(
     algorithms that are shown to be closer than that count as the same. ``baseline`` is "erm" where it was run, else the
     first row. ``window`` has the mean over the evaluations from one update to another lead, such as ``(400, 1000)``.
     """
-    from domainwise.sweeps.status import planned
+    return power_of(results.outcomes, difference, baseline=baseline, window=window, waiting=results.waiting)
 
+
+def power_of(
+    outcomes: Sequence[Outcome],
+    difference: float = 1.0,
+    *,
+    baseline: str | None = None,
+    window: Window | None = None,
+    waiting: int = 0,
+) -> Power:
+    """Do the same with outcomes; while trials are waited for, nothing is compared."""
     _check(difference, window)
-    models = [outcome for outcome in results.outcomes if not outcome.averaged]
+    models = [outcome for outcome in outcomes if not outcome.averaged]
     grid = arrange(models)
     if baseline is None:
         baseline = next(iter(grid), "")
     elif baseline not in grid:
         raise InputError(f'there is no algorithm "{baseline}" in these results: {closest(baseline, grid)}')
-    waiting = len(planned(results.folder).keys() - {outcome.folder.name for outcome in models})
     if waiting:
         return Power((), difference, waiting)
     numbers = numbers_of(grid, statistics_of(models, window))
-    gaps = [
-        gap_between(name, baseline, one, rows) for one, rows in numbers.items() for name in grid if name != baseline
-    ]
+    others = [name for name in grid if name != baseline]
+    gaps = [gap_between(name, baseline, one, rows) for one, rows in numbers.items() for name in others]
     return Power(tuple(_tested([gap for gap in gaps if gap.mean is not None], difference)), difference)
 
 

@@ -6,19 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from domainwise.errors import InputError, legible
+from domainwise.experiment.results import Outcome
 from domainwise.experiment.trial import Trial, Value
 from domainwise.report.grid import LATE, Grid, Group, Numbers, accuracy, arrange, numbers_of
 from domainwise.report.page.classes import class_names, tallies
-from domainwise.report.power import FALSE, Gap, gap_between
+from domainwise.report.power import FALSE, Gap, Power, gap_between
 from domainwise.report.statistics import holm, percent
-
-if TYPE_CHECKING:
-    from domainwise.report.results import Results
 
 PROBE = "probe"
 WORST = 3  # classes that are named
@@ -91,14 +88,28 @@ class Recommendation:
         return [f"It recognises least of: {worst}."]
 
 
-def recommend(results: Results) -> Recommendation:
+def answer(outcomes: Sequence[Outcome], power: Power) -> list[list[str]]:
+    """Say what a comparison says, in paragraphs of sentences: which row to take, and what the seeds can show."""
+    if not outcomes:
+        return [["No trial has come to an end yet."]]
+    if power.waiting:
+        return [power.sentences]
+    try:
+        first = recommend(outcomes).sentences
+    except InputError as error:
+        said = str(error)
+        first = [f"{said[:1].upper()}{said[1:]}."]
+    return [part for part in (first, power.sentences) if part]
+
+
+def recommend(outcomes: Sequence[Outcome]) -> Recommendation:
     """Return the cheapest of the rows within a point of the best one that nothing tells apart from it.
 
     Rows are compared by their mean over the second half of training, which scatters less than a single step. What few
     seeds do not tell apart may be far apart all the same, so more than a point is too far. Cost is the time that was
     measured; of a run and its average the plain model comes first.
     """
-    outcomes = [one for one in results.outcomes if one.trial.targets]
+    outcomes = [one for one in outcomes if one.trial.targets]
     if not outcomes:
         raise InputError("no domain was held out, so nothing is known of a new site: compare holds each out in turn")
     if len(data := sorted({one.trial.data for one in outcomes})) > 1:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Results:
     """The results of a comparison: ``table()`` to print, ``frame()`` to compute with, ``report(path)`` to look at.
 
-    ``recommend()`` says which row to take and what to expect of it.
+    ``answer()`` says in words which row to take, what to expect of it, and what the seeds can show; ``recommend()`` has
+    the numbers behind the first of these, and ``dw.power(results)`` those behind the last.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -64,11 +65,34 @@ class Results:
         """Say which row to take, what to expect of it at a new site, and on which classes it fails."""
         from domainwise.report.recommend import recommend
 
-        return recommend(self)
+        return recommend(self.outcomes)
+
+    @property
+    def waiting(self) -> int:
+        """How many trials were asked for last and have not ended."""
+        from domainwise.sweeps.status import planned
+
+        return len(planned(self.folder).keys() - {outcome.folder.name for outcome in self.outcomes})
 
     @typed
-    def report(self, path: Path | str, *, running: str = "") -> Path:
-        """``running`` is what to say of trials that have not ended; the page then loads itself again now and then."""
-        from domainwise.report.page.page import write
+    def answer(self, difference: float = 1.0) -> str:
+        """Say in words which row to take, what to expect of it, and what the seeds that were run can show.
 
-        return write(self.outcomes, Path(path), running=running)
+        ``difference`` is the smallest between two algorithms that matters, in percentage points (see ``dw.power``).
+        """
+        from domainwise.report.power import power
+        from domainwise.report.recommend import answer
+
+        return "\n\n".join(" ".join(part) for part in answer(self.outcomes, power(self, difference)))
+
+    @typed
+    def report(self, path: Path | str, *, running: str = "", difference: float = 1.0) -> Path:
+        """Write the page, one file of HTML, and return its path. ``difference`` is that of :meth:`answer`.
+
+        ``running`` is what to say of trials that have not ended; the page then loads itself again now and then.
+        """
+        from domainwise.report.page.page import write
+        from domainwise.report.power import power
+
+        found = power(self, difference)
+        return write(self.outcomes, Path(path), running=running, power=found)

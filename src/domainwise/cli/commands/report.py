@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import sys
+import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from domainwise.cli import options as o
+
+if TYPE_CHECKING:
+    from domainwise.report.results import Results
+
+WIDTH = 88  # of sentences in a terminal
 
 
 def report(
@@ -14,12 +21,13 @@ def report(
         Path | None, typer.Option("-o", "--output", help="The file; FOLDER/report.html if none is given.")
     ] = None,
     select: o.Select = None,
+    difference: Annotated[
+        float, typer.Option(metavar="POINTS", help="The smallest difference between two algorithms that matters.")
+    ] = 1.0,
     format: o.TableFormat = o.Format.table,
     quiet: o.Quiet = False,
 ) -> None:
-    """Print the table of a folder of results and write its report anew."""
-    import sys
-
+    """Print the table of a folder of results, say in words what it shows, and write its report anew."""
     from domainwise.errors import InputError
     from domainwise.report.results import Results
 
@@ -29,6 +37,14 @@ def report(
     print(results.table(format, select), flush=True)
     if select is not None:
         return
-    path = results.report(output or folder / "report.html")
+    print_answer(results, format, quiet, difference)
+    path = results.report(output or folder / "report.html", difference=difference)
     if not quiet:
         print(f"report: {path}", file=sys.stderr)
+
+
+def print_answer(results: Results, format: str, quiet: bool, difference: float = 1.0) -> None:
+    """Print in words what a comparison says: below a table for people, beside one for programs."""
+    if format == "table" or not quiet:
+        parts = [textwrap.fill(part, WIDTH) for part in results.answer(difference).split("\n\n")]
+        print("\n\n".join(parts), end="\n\n", file=sys.stdout if format == "table" else sys.stderr, flush=True)

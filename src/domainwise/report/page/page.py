@@ -16,6 +16,8 @@ from domainwise.report.grid import Grid, arrange, most_seeds, sample
 from domainwise.report.page import balance, classes, facts, figures, measures
 from domainwise.report.page.classes import class_names, tallies
 from domainwise.report.page.surfaces import surfaces
+from domainwise.report.power import Power, power_of
+from domainwise.report.recommend import answer
 from domainwise.report.statistics import shown
 from domainwise.report.tables import table_of
 
@@ -25,18 +27,31 @@ Beside = Sequence[tuple[str, Sequence[Table]]]  # tables from elsewhere, under a
 
 
 def write(
-    outcomes: Sequence[Outcome], path: Path, *, title: str | None = None, running: str = "", beside: Beside = ()
+    outcomes: Sequence[Outcome],
+    path: Path,
+    *,
+    title: str | None = None,
+    running: str = "",
+    beside: Beside = (),
+    power: Power | None = None,
 ) -> Path:
     """Write the report to ``path``, which holds either the whole page or what was there before."""
     if path.is_dir():
         raise InputError(f'The report needs the name of a file and "{path}" is a folder: try "{path / "report.html"}"')
     check_output(path, PAGE)
-    page = render(outcomes, title=title, running=running, beside=beside)
+    page = render(outcomes, title=title, running=running, beside=beside, power=power)
     return write_output(path, page, PAGE)
 
 
-def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: str = "", beside: Beside = ()) -> str:
-    """Return the page as text; the same outcomes give the same page."""
+def render(
+    outcomes: Sequence[Outcome],
+    *,
+    title: str | None = None,
+    running: str = "",
+    beside: Beside = (),
+    power: Power | None = None,
+) -> str:
+    """Return the page as text; the same outcomes give the same page. ``power`` is made of them unless it is given."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(
@@ -47,7 +62,7 @@ def render(outcomes: Sequence[Outcome], *, title: str | None = None, running: st
         lstrip_blocks=True,
     )
     pages.filters["percent"] = shown
-    content = _content(outcomes)
+    content = _content(outcomes, power or power_of(outcomes))
     scripts = [pages.get_template("sorting.js").render()]
     digests = [_digest(script) for script in scripts]
     named = {"title": title or _title(outcomes), "running": running, "again": AGAIN, "beside": beside}
@@ -68,13 +83,14 @@ def _digest(script: str) -> str:
 READ = 1000  # trials whose records and counts are read for one page, which shows means of them
 
 
-def _content(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _content(outcomes: Sequence[Outcome], power: Power) -> dict[str, Any]:
     grid = arrange(outcomes)
     table = table_of(grid, outcomes)
     some = sample(grid, READ)
     drawn = figures.legible(some, table)
     return {
-        "headline": facts.headline(table),
+        "answer": answer(outcomes, power),
+        "power": power,
         "asked": facts.asked(outcomes),
         "table": table,
         "accuracies": figures.accuracies(table),
