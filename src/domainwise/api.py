@@ -16,7 +16,7 @@ from domainwise.errors import InputError, typed
 from domainwise.experiment.output_folder import ended, make_room, opened, refuse_file, restored, serves
 from domainwise.experiment.records import Event
 from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
-from domainwise.experiment.settings import Settings, resolve, together
+from domainwise.experiment.settings import Choice, Settings, resolve, together
 from domainwise.experiment.trial import Trial
 from domainwise.machine import choose_device
 from domainwise.report.expectation import refitting, refuse_settings
@@ -31,6 +31,7 @@ from domainwise.training.fit import Fitting, fitting
 from domainwise.training.plan import plan, seeds_of, targets_of
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch
+from domainwise.training.suited_settings import automatic, remember
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Comparison:
     data: Domains
     trials: tuple[Trial, ...]
     folder: Path
+    choice: Choice | None = None  # of the network, which the folder is to remember
 
     def missing(self, retry_failed: bool = False) -> list[Trial]:
         """The trials that have not come to an end yet, or that ended without the average that is asked for now."""
@@ -51,6 +53,7 @@ class Comparison:
     def run(self, engine: Runs, watch: Watch, retry_failed: bool = False) -> Results:
         """Run what is missing, beside whoever else is at work in the same folder."""
         with opened(self.folder, self.data):
+            remember(self.folder, self.data, self.choice)
             write_plan(self.folder, self.trials)
             tidy(self.folder)
             for id in listing(self.folder).unknown if retry_failed else ():
@@ -80,19 +83,22 @@ def prepare(
     draws: int = 1,
     output: Path | str | None = None,
     command: str = "compare",
+    device: str = "cpu",
 ) -> Comparison:
     """Lay out a comparison: every algorithm on every target with every seed, and with every draw of a search."""
     settings = settings or resolve(benchmark=data.name, device="cpu")
+    settings = automatic(settings, data, device=device, output=output)
     specs = parse(algorithms if isinstance(algorithms, str) else ",".join(algorithms))
     if draws < 1:
         raise InputError(f"draws says how many, the defaults among them, so 1 or more, got {draws}")
     data = data.split_by(settings.duplicates)
     trials = plan(data, specs, targets_of(data, targets), seeds_of(seeds), settings, canonical(average), draws)
     if not output:
-        return Comparison(data, tuple(trials), default_folder(command, before(trials[0], settings)))
+        folder = default_folder(command, before(trials[0], settings))
+        return Comparison(data, tuple(trials), folder, settings.choice)
     folder = Path(output).expanduser()
     refuse_file(folder)
-    return Comparison(data, tuple(trials), folder)
+    return Comparison(data, tuple(trials), folder, settings.choice)
 
 
 def before(trial: Trial, settings: Settings) -> Trial:
@@ -148,7 +154,15 @@ def compare(
     chosen = resolve(preset, benchmark=data.name, device=device, given=together(settings, set or {}))
     spread(snapshots, chosen.steps)
     comparison = prepare(
-        data, algorithms, targets=targets, seeds=seeds, settings=chosen, average=average, draws=draws, output=output
+        data,
+        algorithms,
+        targets=targets,
+        seeds=seeds,
+        settings=chosen,
+        average=average,
+        draws=draws,
+        output=output,
+        device=device,
     )
     engine = Engine(
         RunOptions(device, keep=keep, snapshots=snapshots, evaluate_all=evaluate_all),
@@ -198,7 +212,7 @@ def fit(
         made = refitting(data, seed=seed, weights=weights, output=output, trust_code=trust_code)
     else:
         chosen = resolve(preset, benchmark=data.name, device=device, given=together(settings, set or {}))
-        made = fitting(data, algorithm, seed=seed, settings=chosen, average=average, output=output)
+        made = fitting(data, algorithm, seed=seed, settings=chosen, average=average, output=output, device=device)
     return _model_of(made, options, threads, watch)
 
 

@@ -11,12 +11,12 @@ from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.cli import app
 from domainwise.data.sources.benchmarks import BENCHMARKS as KNOWN
-from domainwise.experiment.settings import BENCHMARKS, PRESETS, TITLES, Settings, resolve
+from domainwise.experiment.settings import BENCHMARKS, BESIDE, PRESETS, TITLES, Settings, resolve
 from domainwise.training.plan import plan
 
 
 def test_every_preset_says_everything() -> None:
-    own = {f.name for f in fields(Settings)} - {"hyperparameters", "origins"}
+    own = {f.name for f in fields(Settings)} - BESIDE
     assert {name: set(preset) for name, preset in PRESETS.items()} == dict.fromkeys(PRESETS, own)
     assert set(TITLES) == set(PRESETS) == set(BENCHMARKS)
 

@@ -88,7 +88,8 @@ class Job:
         done = len(trials) - len(missing)
         first = trials[0]
         weights = {"none": "not pretrained", "pretrained": "pretrained"}.get(first.weights, "with weights from a file")
-        network = f"network {first.network}, {weights}"
+        reason = first.origins.get("network", "")
+        network = f"network {first.network}, {weights}" + f" ({reason})" * reason.startswith("auto")
         many = f"{len(trials)} trial{'s' * (len(trials) != 1)}"
         self._say(f"{many} of {first.steps} updates on {first.data}, {network}: {counts(trials)}")
         if done:

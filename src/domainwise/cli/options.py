@@ -42,7 +42,7 @@ Targets = Annotated[str, typer.Option(help="Domains to hold out, one after the o
 Seeds = Annotated[str, typer.Option(metavar="N|A-B", help="How many seeds, or which: 3, or 100-107 or 4,9.")]
 Preset = Annotated[str, typer.Option(help="quick, domainbed or swad: see domainwise presets.", metavar="NAME")]
 Network = Annotated[
-    str | None, typer.Option(metavar="NAME", help="small, mnist, a timm backbone such as resnet50, or my_net.py:build.")
+    str | None, typer.Option(metavar="NAME", help="auto, small, a timm backbone such as resnet50, or my_net.py:build.")
 ]
 Weights = Annotated[
     str | None, typer.Option(metavar="none|pretrained|FILE", help="What a backbone starts from; FILE is a local one.")

@@ -14,12 +14,14 @@ from domainwise.cli.option_groups import Choices, One
 from domainwise.data.decoded.cache import cache_folder
 from domainwise.data.decoded.decode_all import Sizes
 from domainwise.data.domains import Domains
+from domainwise.data.sources.listing import Listing
 from domainwise.data.sources.open import benchmark_named, find_source, foreseen, read_source
 from domainwise.errors import InputError, Note
 from domainwise.experiment.settings import Settings, resolve, together
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import check_network
 from domainwise.terminal import console, plain_streams
+from domainwise.training.suited_settings import automatic
 
 
 @dataclass(frozen=True)
@@ -50,21 +52,24 @@ def read(text: str, ask: Ask, machine: One, check: Check = lambda data, settings
     """
     benchmark = benchmark_named(text)
     settings = ask.settings(benchmark.name if benchmark else "")
+    source = find_source(text)
+    settings = automatic(settings, source, device=ask.device, output=machine.output)
     check_network(settings.network, settings.weights, settings.input_size)
     sizes = Sizes(settings.train_size, settings.input_size)  # type: ignore[arg-type]  # settings has checked it
-    return _opened(text, sizes, machine, lambda data: check(data, settings)), settings
+    return _opened(source, sizes, machine, lambda data: check(data, settings)), settings
 
 
 def read_for(trial: Trial, text: str, machine: One) -> Domains:
     """Open the data of a trial in the sizes that it was trained with."""
     sizes = Sizes(trial.train_size or trial.input_size, trial.input_size)  # type: ignore[arg-type]  # as above
-    return _opened(text, sizes, machine)
+    return _opened(find_source(text), sizes, machine)
 
 
-def _opened(text: str, sizes: Sizes, machine: One, check: Callable[[Domains], object] = lambda data: None) -> Domains:
+def _opened(
+    source: Listing | Domains, sizes: Sizes, machine: One, check: Callable[[Domains], object] = lambda data: None
+) -> Domains:
     from rich.progress import Progress
 
-    source = find_source(text)
     if isinstance(source, Domains):
         return source
     screen = console(stderr=True)

@@ -101,6 +101,8 @@ class Making:
     def _opened(self, text: str, item: PaperTable) -> tuple[Domains, Settings]:
         own = is_the_papers(text)
         ask = replace(self.ask, preset=self.preset or (item.preset if own else "quick"))
+        if ask.preset == "quick" and ask.network is None:  # as ever, whatever is at hand on this machine
+            ask = replace(ask, network="small")
         if text == "digits" and self.preset is None and ask.steps is None:
             steps = DIGITS_STEPS if item.name in TABLES else FEWER_STEPS
             ask = replace(ask, steps=steps, evaluate_every=ask.evaluate_every or steps // 10)

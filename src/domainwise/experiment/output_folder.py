@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from domainwise.data.domains import Domains
 
 MARK = "domainwise.json"
+CHOICES = "auto.json"  # the network that was chosen for the data, and why
 # A disk that is full, cannot be written to or has failed, too little memory, and a `watch` nobody listens to: the trial
 # can go on later.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
@@ -117,7 +118,7 @@ def check_contents(folder: Path, mark: str = MARK) -> None:
     """Refuse to work where somebody else has files; ``mark`` is the first of ours there."""
     if (folder / mark).is_file() or not folder.is_dir() or is_ours(folder):
         return
-    foreign = sorted(p.name for p in folder.iterdir() if not p.name.startswith((".lock", f".{mark}")))
+    foreign = sorted(p.name for p in folder.iterdir() if not p.name.startswith((".lock", f".{mark}", CHOICES)))
     if foreign:
         raise InputError(
             f"the output folder {folder} has files that are not from domainwise ({', '.join(foreign[:3])}"

@@ -16,10 +16,20 @@ from domainwise.errors import InputError, closest, is_number, is_whole, plain, r
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Settings that were chosen for some data on some machine, and why."""
+
+    reason: str
+    settings: Mapping[str, Any]
+    made_for: str = ""  # tells the same data by what is known before they are read
+    weights_name: str = ""  # of a file: in the settings its hash stands, never its place
+
+
+@dataclass(frozen=True)
 class Settings:
     """One value for everything; ``origins`` says which layer it is from."""
 
-    network: str
+    network: str  # "auto" until the data and the machine are known
     weights: str  # "none", "pretrained", or a file
     freeze_batch_norm: bool
     dropout: float
@@ -42,6 +52,7 @@ class Settings:
     weight_decay: float
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # others, for every algorithm that has them
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+    choice: Choice | None = field(default=None, compare=False)  # which an output folder is to remember
 
     def __post_init__(self) -> None:
         for name in CHECKS:
@@ -55,6 +66,7 @@ class Settings:
         return {"lr": self.lr, "weight_decay": self.weight_decay, **self.hyperparameters}
 
 
+BESIDE = {"hyperparameters", "origins", "choice"}  # what is no setting of its own
 MOST = 10**9  # of anything that is counted: more is a slip of the finger
 LONGEST = 1000  # letters of a name or a path
 WIDEST = 16_384  # pixels on a side
@@ -122,6 +134,7 @@ _DOMAINBED: dict[str, Any] = {
     "features": "trained", "duplicates": "apart",
     "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
 }  # fmt: skip
+AUTO = "auto"  # the network that suits the data and the machine
 # A network chosen by hand brings what it needs: a backbone starts pretrained, sees 224 pixels and takes small steps.
 BACKBONE = {
     name: _DOMAINBED[name]
@@ -134,7 +147,7 @@ UNTRAINED = {"weights": "none", "freeze_batch_norm": False, "augment": "none", "
 
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
-        **_DOMAINBED, **UNTRAINED, "network": "small", "input_size": 64, "train_size": 64, "validation": "plain",
+        **_DOMAINBED, **UNTRAINED, "network": "auto", "input_size": 64, "train_size": 64, "validation": "plain",
         "steps": 300, "evaluate_every": 30, "select_every": 30, "precision": "fp32", "duplicates": "together",
     },
     "domainbed": _DOMAINBED,
@@ -143,7 +156,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 TITLES = {
-    "quick": "a first look on any machine: a small network from nothing; not comparable with published numbers",
+    "quick": "what suits the data and the machine, pretrained where weights are at hand; not as published",
     "domainbed": "the protocol of 2020 behind the published tables",
     "swad": "the protocol of SWAD: plain validation images, evaluated more often",
 }
@@ -154,9 +167,9 @@ _SMALL_IMAGES = {
 _DIGITS = {**_SMALL_IMAGES, "input_size": 16, "train_size": 16, "network": "small"}
 BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
     "quick": {
-        "digits": {"input_size": 16, "train_size": 16},
-        "rotated_mnist": {"input_size": 28, "train_size": 28},
-        "colored_mnist": {"input_size": 28, "train_size": 28},
+        "digits": {"network": "small", "input_size": 16, "train_size": 16},
+        "rotated_mnist": {"network": "small", "input_size": 28, "train_size": 28},
+        "colored_mnist": {"network": "small", "input_size": 28, "train_size": 28},
     },
     "domainbed": {
         "digits": _DIGITS,
@@ -227,7 +240,7 @@ def resolve(
     if device == "cpu" and given.get("precision") == "tf32":
         raise InputError("precision tf32 is that of some GPUs' units, which a CPU has not: take fp32")
     of_benchmark = BENCHMARKS[preset].get(benchmark, {})
-    own = {f.name for f in fields(Settings)} - {"hyperparameters", "origins"}
+    own = {f.name for f in fields(Settings)} - BESIDE
     layers: list[tuple[str, Mapping[str, Any]]] = [
         (f"preset {preset}", PRESETS[preset]),
         (f"benchmark {benchmark}", of_benchmark),
@@ -235,7 +248,9 @@ def resolve(
         ("given", {name: value for name, value in given.items() if name in own}),
     ]
     chosen = given.get("network")
-    if chosen not in (None, of_benchmark.get("network", PRESETS[preset]["network"])):
+    if chosen == AUTO and PRESETS[preset]["network"] != AUTO:
+        raise InputError(f"the preset {preset} says which network: leave network=auto out, or use the preset quick")
+    if chosen not in (None, AUTO, of_benchmark.get("network", PRESETS[preset]["network"])):
         layers.insert(1, (f"network {chosen}", UNTRAINED if chosen in FROM_NOTHING or ":" in chosen else BACKBONE))
     if given.get("features") == "frozen":
         layers.insert(-2, ("features frozen", FROZEN))
@@ -249,12 +264,12 @@ def resolve(
             "frozen features are computed once, from images as they are, so nothing can be augmented: leave out "
             "augment and validation, or features=frozen"
         )
-    _follow(values, origins)
+    follow(values, origins)
     return Settings(**values, hyperparameters={k: v for k, v in given.items() if k not in own}, origins=origins)
 
 
-def _follow(values: dict[str, Any], origins: dict[str, str]) -> None:
-    """What depends on another setting and was not given itself."""
+def follow(values: dict[str, Any], origins: dict[str, str]) -> None:
+    """Set what depends on another setting and was not given itself."""
     if origins["train_size"] != "given" and values["augment"] == "none":
         values["train_size"], origins["train_size"] = values["input_size"], "input_size, without augmentation"
     if origins["steps"] == "given" and origins["evaluate_every"] != "given":

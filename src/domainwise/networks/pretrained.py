@@ -13,6 +13,7 @@ from domainwise.errors import InputError
 
 _HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 _PATIENCE = 5.0  # seconds for the hub to answer at all; its own client tries again and again for half a minute
+_SMALL = {f"{layer}.{what}" for layer in (0, 1, 3, 4) for what in ("weight", "bias")}
 _BLOCKS = {  # of each ResNet: its blocks by layer, and whether they are bottlenecks
     (2, 2, 2, 2, False): "resnet18",
     (3, 4, 6, 3, False): "resnet34",
@@ -122,6 +123,8 @@ def network_for(weights: Path) -> str:
     if "architecture" not in said and weights.name in _HUB_FILES and beside.is_file():
         said = _json(beside)
     tensors = read_weights(weights)
+    if {*tensors} == _SMALL:
+        return "small"
     name = str(said.get("architecture") or "") or _named(weights.name) or _resnet(tensors.keys())
     if not name:
         raise InputError(f"nothing says which network {weights.name} is for: name it, as in --network resnet50")

@@ -103,9 +103,25 @@ def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid, how: 
             "the trial's result.json has one by one."
         )
     said.extend(_nothing_averaged(outcomes))
+    said.extend(_from_nothing(outcomes))
     if len(trials) < len(outcomes):
         said.append("Trials that hold out several domains at once serve leave-one-out selection and have no column.")
     return " ".join(said)
+
+
+PHOTOGRAPHS = 64  # pixels on a side, and more: there, networks that were trained before do far better
+
+
+def _from_nothing(outcomes: Sequence[Outcome]) -> list[str]:
+    """What it means where photographs were shown to a small network that had never seen one."""
+    small = [one.trial for one in outcomes if (one.trial.network, one.trial.weights) == ("small", "none")]
+    if not any(trial.input_size >= PHOTOGRAPHS for trial in small):
+        return []
+    return [
+        "The network small was trained from nothing, which suits drawings of a few pixels: on photographs a pretrained "
+        "one is right far more often. Take one with --network resnet18 (network=), where the internet can be reached, "
+        "or bring its weights and add --weights FILE (weights=)."
+    ]
 
 
 def _nothing_averaged(outcomes: Sequence[Outcome]) -> list[str]:

@@ -24,7 +24,7 @@ from domainwise.experiment.integrity import Damaged, Unreadable
 from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file, sentence
 from domainwise.experiment.records import Result
 from domainwise.experiment.results import trial_in
-from domainwise.experiment.settings import Settings, resolve, whole
+from domainwise.experiment.settings import Choice, Settings, resolve, whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, reading
 from domainwise.machine import check_count
@@ -37,6 +37,7 @@ from domainwise.training.plan import plan
 from domainwise.training.result import models_in
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch, execute
+from domainwise.training.suited_settings import automatic, remember
 
 LOOKS_AT_TARGETS = ("oracle", "leave-one-out")
 
@@ -49,6 +50,7 @@ class Fitting:
     trial: Trial
     folder: Path
     expected: Expectation | None = None  # of its model at a new site, from a comparison
+    choice: Choice | None = None  # of the network, which the folder is to remember
 
     @property
     def which(self) -> str:
@@ -65,6 +67,7 @@ class Fitting:
         """Train, from where it was stopped if it was, and return the result, good or bad; each model gets a card."""
         with reading(self.folder):
             _refuse_other_snapshots(self.folder, spread(options.snapshots, self.trial.steps))
+        remember(self.folder, self.data, self.choice)
         expected = self.expected or self._expected_before()
         before = torch.get_num_threads()
         torch.set_num_threads(check_count("threads", threads))
@@ -115,11 +118,13 @@ def fitting(
     settings: Settings | None = None,
     average: str | Sequence[str] = "none",
     output: Path | str | None = None,
+    device: str = "cpu",
 ) -> Fitting:
     """Lay out the training of one algorithm on all domains."""
     settings = settings or resolve(benchmark=data.name, device="cpu")
+    settings = automatic(settings, data, device=device, output=output)
     trial = fitted(data, algorithm, seed=seed, settings=settings, average=average)
-    return laid_out(data.split_by(settings.duplicates), trial, output)
+    return laid_out(data.split_by(settings.duplicates), trial, output, choice=settings.choice)
 
 
 def fitted(
@@ -135,12 +140,16 @@ def fitted(
 
 
 def laid_out(
-    data: Domains, trial: Trial, output: Path | str | None = None, expected: Expectation | None = None
+    data: Domains,
+    trial: Trial,
+    output: Path | str | None = None,
+    expected: Expectation | None = None,
+    choice: Choice | None = None,
 ) -> Fitting:
     """Return the training of a trial that holds no domain out; refuse a folder that has another model."""
     folder = Path(output).expanduser() if output else _own_folder(trial)
     _refuse_another(folder, trial)
-    return Fitting(data, trial, folder, expected)
+    return Fitting(data, trial, folder, expected, choice)
 
 
 def check_fit(selection: str, seed: int) -> None:

@@ -1,14 +1,27 @@
-"""Settings for the data at hand: what the data decides, and a sentence where the two do not go together."""
+"""Fit the settings to the data and the machine: choose what was left open, and refuse what does not go together."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from domainwise.data.domains import FREE, Domains
-from domainwise.errors import InputError
-from domainwise.experiment.settings import UNTRAINED, Settings
+from domainwise.errors import InputError, warn
+from domainwise.experiment import integrity
+from domainwise.experiment.output_folder import CHOICES
+from domainwise.experiment.records import publish, publish_once
+from domainwise.experiment.settings import AUTO, BACKBONE, UNTRAINED, Choice, Settings, follow
+from domainwise.files import make_folder
 from domainwise.networks.network import OWN, VECTORS
+from domainwise.networks.pretrained import at_hand, network_for
+from domainwise.networks.weight_files import weights_sha256
+
+if TYPE_CHECKING:
+    from domainwise.data.sources.listing import Listing
 
 
 def suited(settings: Settings, data: Domains) -> Settings:
@@ -16,6 +29,7 @@ def suited(settings: Settings, data: Domains) -> Settings:
     _refuse_holdout(settings, data)
     if data.tabular:
         return _for_a_table(settings, data)
+    settings = automatic(settings, data)
     if settings.network in VECTORS:
         raise InputError(
             f"the network {settings.network} is for tables, and {data.name} has images: take small, or the name of a "
@@ -50,7 +64,7 @@ def _for_a_table(settings: Settings, data: Domains) -> Settings:
         value = getattr(settings, name)
         if settings.origins.get(name) == "given" and value != "none":
             raise InputError(f"{name}={value!r} is for images, and {columns}: leave it out")
-    given = settings.origins.get("network") == "given"
+    given = settings.origins.get("network") == "given" and settings.network != AUTO
     if given and settings.network not in VECTORS and not OWN.fullmatch(settings.network):
         raise InputError(
             f"the network {settings.network} is for images, and {columns}: take {', '.join(VECTORS)}, or "
@@ -96,3 +110,116 @@ def _refuse_holdout(settings: Settings, data: Domains) -> None:
             f"{data.name} says of every image in which part it belongs, so holdout={settings.holdout:g} would change "
             "nothing: leave it out, or leave the split out of the manifest"
         )
+
+
+STANDING = ("given", "features frozen")  # origins that no choice goes over
+ENOUGH = 64  # pixels on a side: a pretrained network makes little of smaller images
+ON_GPU = {"steps": 500, "batch": 32, "evaluate_every": 50, "select_every": 50}
+ON_CPU = {"steps": 100, "batch": 8, "evaluate_every": 25, "select_every": 25}
+
+
+def automatic(
+    settings: Settings, data: Domains | Listing, *, device: str = "cpu", output: Path | str | None = None
+) -> Settings:
+    """Return the settings with the network, and what follows from it, in the place of "auto".
+
+    What an output folder remembers of an earlier call stays so, whatever is at hand now; without a folder, what any
+    of the default ones remembers of the same data. ``data`` may be files that have not been read yet.
+    """
+    if settings.network != AUTO or (isinstance(data, Domains) and data.tabular):
+        return settings
+    side = min(data.evaluation_shape[:2]) if isinstance(data, Domains) else None
+    if side is not None and side < ENOUGH:  # on any machine
+        return replace(_applied(settings, Choice(f"auto, images of {side} pixels", {"network": "small"})), choice=None)
+    given = settings.weights if settings.origins.get("weights") == "given" else None
+    made_for = data.fingerprint if isinstance(data, Domains) else data.state(AUTO)
+    choice = _remembered(output, data.name, made_for)
+    if choice is None or not _is_of(choice, given, output):
+        choice = replace(_chosen(settings, given, side, device), made_for=made_for)
+    return _applied(settings, choice)
+
+
+def _chosen(settings: Settings, given: str | None, side: int | None, device: str) -> Choice:
+    small = {"network": "small", "weights": "none", "precision": settings.precision}
+    if given == "none":
+        return Choice("auto, without weights as was asked", small)
+    name, weights = "", "pretrained"
+    if given is not None and given != "pretrained":
+        network, where = network_for(Path(given)), "the network of these weights"
+        name, weights = Path(given).name, weights_sha256(given)
+    else:
+        try:
+            network, where = at_hand(device)
+        except InputError:
+            if given is not None:
+                raise
+            return Choice("auto, no pretrained weights at hand", small)
+    if network == "small":
+        return Choice(f"auto, {where}", {**small, "weights": weights}, weights_name=name)
+    values = {**BACKBONE, **(ON_CPU if device == "cpu" else ON_GPU), "network": network, "weights": weights}
+    if side is not None and side < BACKBONE["input_size"]:  # images are not enlarged
+        values = {key: value for key, value in values.items() if key not in ("input_size", "train_size")}
+    on = "on a CPU" if device == "cpu" else "on a GPU"
+    return Choice(f"auto, {where}, {on}", {**values, "precision": settings.precision}, weights_name=name)
+
+
+def _applied(settings: Settings, choice: Choice) -> Settings:
+    known = {field.name for field in fields(Settings)}
+    given = {name for name, origin in settings.origins.items() if origin in STANDING} - {"network"}
+    own = {name: value for name, value in choice.settings.items() if name in known - given}
+    values = {**{name: getattr(settings, name) for name in known}, **own}
+    origins = {**settings.origins, **dict.fromkeys(own, choice.reason)}
+    follow(values, origins)
+    return Settings(**{**values, "origins": origins, "choice": choice})
+
+
+def _is_of(choice: Choice, given: str | None, output: Path | str | None) -> bool:
+    """Whether a choice stands where these weights are given, if any are."""
+    weights = str(choice.settings.get("weights"))
+    if given in ("none", "pretrained") or not choice.weights_name:
+        return given in (None, weights)
+    if given is None:
+        raise InputError(
+            f"{output or 'an earlier call'} began with the weights {choice.weights_name} (sha256 {weights[:12]}...): "
+            "give that file again with --weights FILE (weights=FILE), or say which --network to take"
+        )
+    return weights_sha256(given) == weights
+
+
+def remember(folder: Path, data: Domains, choice: Choice | None) -> None:
+    """Write a choice into an output folder, once for each data set; what is there stays."""
+    if choice is None or data.name in (found := _choices(folder)):
+        return
+    content = {"choices": {**{name: asdict(one) for name, one in found.items()}, data.name: asdict(choice)}}
+    make_folder(folder)
+    integrity.make_way(folder / CHOICES)
+    write = publish if os.path.lexists(folder / CHOICES) else publish_once
+    write(folder / CHOICES, integrity.sealed(content))
+
+
+def _remembered(output: Path | str | None, name: str, made_for: str) -> Choice | None:
+    if output is not None:
+        return _choices(Path(output).expanduser()).get(name)
+    for folder in _default_folders():
+        choice = _choices(folder).get(name)
+        if choice is not None and choice.made_for == made_for:
+            return choice
+    return None
+
+
+def _default_folders() -> Sequence[Path]:
+    return sorted(file.parent for file in Path("domainwise-runs").glob(f"*/{CHOICES}"))
+
+
+def _choices(folder: Path) -> dict[str, Choice]:
+    """The choices that a folder remembers; none, with a warning, where the file is damaged."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        (folder / CHOICES).lstat()
+        try:
+            found = integrity.read(folder / CHOICES)["choices"]
+            return {name: Choice(**one) for name, one in found.items()}
+        except integrity.Unreadable:
+            raise
+        except (integrity.Damaged, KeyError, TypeError, AttributeError) as error:
+            warn(f"{folder / CHOICES} is damaged, and the network is chosen anew: {error}")
+    return {}

@@ -33,7 +33,7 @@ def show(
     from rich.text import Text
 
     from domainwise.cli.reading import assignments
-    from domainwise.experiment.settings import ALGORITHMS, Settings, of_algorithm, resolve, together
+    from domainwise.experiment.settings import ALGORITHMS, BESIDE, Settings, of_algorithm, resolve, together
 
     _require_known(benchmark)
     settings = resolve(
@@ -42,7 +42,7 @@ def show(
     _require_hyperparameters(settings.hyperparameters)
     table = Table("setting", "value", "from", box=None, padding=(0, 2))
     for field in fields(Settings):
-        if field.name not in ("hyperparameters", "origins"):
+        if field.name not in BESIDE:
             table.add_row(field.name, Text(str(getattr(settings, field.name))), settings.origins[field.name])
     for algorithm in ALGORITHMS:
         own = of_algorithm(settings, algorithm)

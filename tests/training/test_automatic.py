@@ -1,0 +1,138 @@
+"""The network that suits the data and the machine is chosen once, and what follows from it is seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_folders import draw
+from made_weights import cached, offline_hub
+
+import domainwise as dw
+from domainwise import InputError
+from domainwise.api import prepare
+from domainwise.errors import Note
+from domainwise.experiment.settings import resolve
+from domainwise.training.suited_settings import automatic
+
+CACHE = "resnet18.tv_in1k"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return offline_hub(tmp_path / "hub", monkeypatch)
+
+
+def photographs(side: int = 224) -> dw.Domains:
+    random = np.random.default_rng(0)
+    arrays = {name: (random.integers(0, 255, (10, side, side, 3), np.uint8), [0, 1] * 5) for name in "ab"}
+    return dw.domains(arrays, name="photographs")
+
+
+def test_weights_at_hand_are_taken_with_settings_that_suit_them_and_the_machine(hub: Path) -> None:
+    cached(hub, CACHE)
+    cached(hub, "resnet50.tv_in1k")
+    for device, network, batch in (("cpu", "resnet18", 8), ("cuda", "resnet50", 32)):
+        found = automatic(resolve(device=device), photographs(), device=device)
+        assert (found.network, found.weights, found.batch) == (network, "pretrained", batch)
+        assert (found.input_size, found.lr, found.freeze_batch_norm) == (224, 5e-5, True)
+        assert (
+            found.origins["network"]
+            == found.origins["steps"]
+            == f"auto, weights in the cache, on a {'CPU' if device == 'cpu' else 'GPU'}"
+        )
+    own = automatic(resolve(device="cpu", given={"steps": 40, "lr": 1e-3}), photographs())
+    assert (own.network, own.steps, own.evaluate_every, own.lr, own.origins["lr"]) == ("resnet18", 40, 4, 1e-3, "given")
+
+
+def test_without_weights_the_trials_are_those_of_the_small_network_and_the_table_says_what_that_means(
+    hub: Path,
+) -> None:
+    asked = {"targets": "a", "seeds": 1}
+    auto, small = (
+        prepare(photographs(64), "erm", settings=resolve(device="cpu", given=given), **asked)
+        for given in ({}, {"network": "small"})
+    )
+    assert [trial.id for trial in auto.trials] == [trial.id for trial in small.trials]
+    assert auto.folder == small.folder
+    assert auto.trials[0].origins["network"] == "auto, no pretrained weights at hand"
+    results = dw.compare(photographs(64), "erm", **asked, steps=1, output="out")
+    assert "The network small was trained from nothing" in " ".join(results.table().split())
+    assert "The network small was trained from nothing" in results.report("page.html").read_text(encoding="utf-8")
+    assert "from nothing" not in dw.compare(photographs(16), "erm", **asked, steps=1, output="tiny").table()
+
+
+@pytest.mark.parametrize("preset", ["domainbed", "swad"])
+def test_published_presets_and_small_images_never_change(preset: str, hub: Path) -> None:
+    cached(hub, CACHE)
+    with pytest.raises(InputError, match=f"the preset {preset} says which network"):
+        resolve(preset, given={"network": "auto"})
+    assert automatic(resolve(preset), photographs()) == resolve(preset)
+    assert automatic(resolve(), photographs(32)).network == "small"
+    assert resolve(benchmark="digits").network == resolve(benchmark="rotated_mnist").network == "small"
+    table = dw.domains({name: (np.random.default_rng(0).normal(size=(10, 3)), [0, 1] * 5) for name in "ab"})
+    assert prepare(table, "erm").trials[0].network == "mlp"
+
+
+def test_what_was_chosen_stays_whatever_is_at_hand_later(hub: Path) -> None:
+    def compared(**where: str) -> dw.Results:
+        return dw.compare(photographs(64), "erm", targets="a", seeds=1, steps=1, batch=1, **where)
+
+    before = [compared(**where) for where in ({}, {"output": "out"})]
+    cached(hub, CACHE, whole=True)
+    after = [compared(**where) for where in ({}, {"output": "out"})]
+    assert [one.outcomes[0].trial.id for one in before] == [one.outcomes[0].trial.id for one in after]
+    assert after[0].outcomes[0].trial.network == "small"
+    pretrained = compared(output="other")
+    assert pretrained.outcomes[0].trial.network == "resnet18"
+    for file in hub.rglob("model.safetensors"):
+        file.unlink()
+    assert compared(output="other").outcomes[0].trial.id == pretrained.outcomes[0].trial.id
+
+
+def test_fit_chooses_as_compare_does_and_remembers(hub: Path) -> None:
+    cached(hub, CACHE, whole=True)
+    asked = {"steps": 1, "batch": 1, "output": "model"}
+    assert dw.fit(photographs(64), "erm", **asked).config["trial"]["network"] == "resnet18"
+    for file in hub.rglob("model.safetensors"):
+        file.unlink()
+    assert dw.fit(photographs(64), "erm", **asked).config["trial"]["network"] == "resnet18"
+
+
+def folder(where: Path) -> Path:
+    for domain in ("a", "b"):
+        for kind, colour in (("cat", (9, 9, 9)), ("dog", (200, 9, 9))):
+            for i in range(5):
+                draw(where / "photos" / domain / kind / f"{i}.png", (*colour[:2], i), (32, 32))
+    return where / "photos"
+
+
+def test_a_file_of_weights_brings_its_network_and_is_asked_for_again(
+    hub: Path, tmp_path: Path, domainwise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = cached(hub, CACHE, whole=True).rename(tmp_path / "mine.safetensors")
+    compare = ["compare", "--data", folder(tmp_path), "--algorithms", "erm", "--targets", "a", "--seeds", 1]
+    compare += ["--steps", 1, "--batch", 1, "--size", 32, "-o", "out"]
+    code, _, said = domainwise(*compare, "--weights", weights)
+    assert code == 0
+    assert "network resnet18, with weights from a file (auto, the network of these weights, on a CPU)" in said
+    assert str(tmp_path) not in (tmp_path / "out" / "auto.json").read_text()
+    code, _, said = domainwise(*compare)
+    assert code == 2
+    assert "out began with the weights mine.safetensors" in said
+    assert domainwise(*compare, "--weights", weights)[0] == 0
+    assert len([*(tmp_path / "out" / "trials").iterdir()]) == 1
+    shown = domainwise("show", "out")[1]
+    assert "auto, the network of these weights, on a CPU: network" in " ".join(shown.split())
+
+
+def test_a_damaged_memory_is_told_of_and_made_again(hub: Path, tmp_path: Path) -> None:
+    asked = {"targets": "a", "seeds": 1, "steps": 1, "output": "out"}
+    dw.compare(photographs(64), "erm", **asked)
+    (tmp_path / "out" / "auto.json").write_text("{")
+    with pytest.warns(Note, match="is damaged, and the network is chosen anew"):
+        dw.compare(photographs(64), "erm", **asked)
+    assert json.loads((tmp_path / "out" / "auto.json").read_text())["choices"]["photographs"]["settings"]
