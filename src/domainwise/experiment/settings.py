@@ -41,6 +41,7 @@ class Settings:
     balanced: bool  # draw the classes equally often
     features: str  # "trained" with the head, or "frozen": computed once, and the head alone is trained on them
     steps: int
+    patience: int  # evaluations without a better one on the sources' hold-outs after which training ends; 0: never
     evaluate_every: int
     select_every: int  # the evaluations that selection may choose from
     holdout: float
@@ -96,6 +97,7 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(
         ("steps", "batch", "evaluate_every", "select_every"), (whole, f"a whole number from 1 up to {MOST:,}")
     ),
+    "patience": (lambda count: whole(count, least=0), f"a whole number from 0 up to {MOST:,}"),
     "input_size": (lambda size: whole(size, most=WIDEST), f"a whole number from 1 up to {WIDEST:,}"),
     "train_size": (
         lambda size: size == "original" or whole(size, most=WIDEST),
@@ -130,8 +132,8 @@ def check(values: Mapping[str, Any]) -> None:
 _DOMAINBED: dict[str, Any] = {
     "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
     "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "augmented",
-    "batch": 32, "balanced": False, "steps": 5001, "evaluate_every": 300, "select_every": 300, "holdout": 0.2,
-    "features": "trained", "duplicates": "apart",
+    "batch": 32, "balanced": False, "steps": 5001, "patience": 0, "evaluate_every": 300, "select_every": 300,
+    "holdout": 0.2, "features": "trained", "duplicates": "apart",
     "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
 }  # fmt: skip
 AUTO = "auto"  # the network that suits the data and the machine

@@ -49,6 +49,7 @@ class Trial:
     holdout: float = 0.2
     precision: str = "fp32"
     seed: int = 0
+    patience: int = added(0)  # evaluations without a better one after which training ends; 0: never
     features: str = added("trained")  # "frozen": the head alone is trained, on features that were computed once
 
     label: str = field(default="", compare=False)  # how the user wrote it: what tables call it

@@ -65,7 +65,8 @@ def _validated(trial: Trial) -> str:
 def _training(trial: Trial) -> list[str]:
     pooled = trial.hyperparameters.get("domainwise") is False
     each = "for each source domain, drawn from all of them" if pooled else "of each source domain"
-    batch = [f"{trial.steps} steps" + (f" of {trial.batch} images {each}" if trial.batch else "")]
+    most = f" at most, fewer where {trial.patience} evaluations bring nothing better" if trial.patience else ""
+    batch = [f"{trial.steps} steps{most}" + (f" of {trial.batch} images {each}" if trial.batch else "")]
     return [*batch, *(["all classes drawn equally often"] if trial.balanced else []), f"precision {trial.precision}"]
 
 
@@ -112,10 +113,11 @@ def _verdict(outcome: Outcome, records: Sequence[Record]) -> list[str]:
         return [f"No number is reported: the trial has not come to an end. It has {_evaluations(records)} so far."]
     if status != "finished" or not records:  # diverged, failed or damaged
         return [f"No number is reported: {outcome.result.get('message') or 'there are no records'}"]
+    early = [f"Training {outcome.result['message']}."] if outcome.result.get("message") else []
     because = _because(outcome, eligible(records, outcome.trial), RULES[outcome.trial.selection])
     if not outcome.trial.targets:
-        return [f"No domain was held out, so nothing is known of an unseen one. {because}", *_averages(outcome)]
-    return [_reported(outcome, records), because, _otherwise(outcome, records), *_averages(outcome)]
+        return [f"No domain was held out, so nothing is known of an unseen one. {because}", *early, *_averages(outcome)]
+    return [_reported(outcome, records), because, *early, _otherwise(outcome, records), *_averages(outcome)]
 
 
 def _evaluations(records: Sequence[Record]) -> str:

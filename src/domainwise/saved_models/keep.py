@@ -88,6 +88,12 @@ class Keeper:
                 return
             self.kept[which], self.recalled[which] = (record["step"], self._weights()), self._recalled()
 
+    def settled(self, step: int) -> bool:
+        """Whether the model has not become better for as many evaluations as the trial has patience for."""
+        best, _ = self.outcomes.get("model", (step, {}))
+        patience = self.trial.patience * self.trial.evaluate_every
+        return patience > 0 and step % self.trial.select_every == 0 and step - best >= patience
+
     def write_outcomes(self, folder: Path, steps: Mapping[str, int]) -> None:
         """Write what the selected models made of every image; ``steps`` are those that were selected.
 

@@ -244,8 +244,10 @@ def _refuse_other_snapshots(folder: Path, wanted: frozenset[int]) -> None:
                 f"{folder} holds a training that has not ended and can go on, with {begun} snapshots: ask for as many, "
                 "or give this one a folder of its own"
             )
-    finished = (ended(folder) or {}).get("status") == "finished"
-    if finished and not all(exists(folder / "snapshots" / str(step) / CONFIG) for step in wanted):
+    result = ended(folder) or {"status": "", "step": -1}
+    made = [step for step in wanted if step <= result["step"]]  # training may have ended early
+    there = all(exists(folder / "snapshots" / str(step) / CONFIG) for step in made)
+    if result["status"] == "finished" and not there:
         raise InputError(
             f"{folder} holds a model that was trained without these snapshots, which are kept while training: give one "
             "with them a folder of its own"

@@ -55,20 +55,24 @@ def run(
                 losses.flush() if evaluating else losses.poll()
                 tick(step + 1)
             if evaluating:
-                yield evaluated(step, time.perf_counter() - started, last, setup, keeper)
-            if not last and checkpoints.due(step + 1, evaluating):
+                record, last = evaluated(step, time.perf_counter() - started, last, setup, keeper)
+                yield record
+            if last:
+                break
+            if checkpoints.due(step + 1, evaluating):
                 losses.flush()
                 checkpoints.save(step + 1, parts, time.perf_counter() - started, submit)
 
 
-def evaluated(step: int, seconds: float, last: bool, setup: Setup, keeper: Keeper) -> Record:
-    """Evaluate the model and every average that is ready, and let the keeper see each of them."""
+def evaluated(step: int, seconds: float, last: bool, setup: Setup, keeper: Keeper) -> tuple[Record, bool]:
+    """Evaluate the model and every average that is ready, and let the keeper see each; return whether this ends it."""
     evaluator, averages, loss = setup.evaluator, setup.averages, setup.losses.mean()
     record: Record = {"step": step, "seconds": seconds, "loss": loss, "domains": evaluator.evaluate()}
     keeper.evaluated("model", record, last, evaluator.outcomes)
+    last = last or keeper.settled(step)
     averages.evaluated(step, evaluator.validation_loss(record["domains"]))
     for name, weights in averages.ready(last):
         with evaluator.averaged(weights):
             scores = record.setdefault("averages", {})[name] = evaluator.evaluate(name)
             keeper.evaluated(name, {**record, "domains": scores}, last, evaluator.outcomes)
-    return record
+    return record, last

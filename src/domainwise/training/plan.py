@@ -116,8 +116,9 @@ def _random(root: int, name: str) -> np.random.RandomState:
 
 def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
     """The part of a trial that does not depend on hyperparameters, target or seed."""
-    same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "steps", "evaluate_every",
-            "features", "holdout", "precision", "selection", "select_every", "test", "train_size")  # fmt: skip
+    same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "steps", "patience",
+            "evaluate_every", "features", "holdout", "precision", "selection", "select_every", "test",
+            "train_size")  # fmt: skip
     return {
         "data": data.name,
         "fingerprint": data.fingerprint,

@@ -136,7 +136,15 @@ class Attempt:
             if fault := of_the_machine(error):
                 raise fault  # noqa: B904  it may be the error itself
             return self._failed(error)
-        return Ending("finished", "", self.trial.steps - 1)
+        return self._finished()
+
+    def _finished(self) -> Ending:
+        trial, last = self.trial, self.journal.records[-1]["step"]
+        early = (
+            f"ended after {last + 1} of {trial.steps} updates, since the accuracy on the sources' hold-outs had not "
+            f"risen for {trial.patience} evaluations"
+        )
+        return Ending("finished", early if last < trial.steps - 1 else "", last)
 
     def _begin(self) -> Fresh | Resumed:
         """Find where to resume, and bring the journals to what they were there."""

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 def suited(settings: Settings, data: Domains) -> Settings:
     """The same settings, with ``input_size`` that of the images where only the preset quick has an opinion on it."""
     _refuse_holdout(settings, data)
+    if settings.patience and settings.selection in ("last", "oracle"):
+        raise InputError(
+            f"patience={settings.patience} ends training where validation no longer rises, and "
+            f"selection={settings.selection} does not look at it: leave one of the two out"
+        )
     if data.tabular:
         return _for_a_table(settings, data)
     settings = automatic(settings, data)
@@ -114,8 +119,8 @@ def _refuse_holdout(settings: Settings, data: Domains) -> None:
 
 STANDING = ("given", "features frozen")  # origins that no choice goes over
 ENOUGH = 64  # pixels on a side: a pretrained network makes little of smaller images
-ON_GPU = {"steps": 500, "batch": 32, "evaluate_every": 50, "select_every": 50}
-ON_CPU = {"steps": 100, "batch": 8, "evaluate_every": 25, "select_every": 25}
+ON_GPU = {"steps": 500, "patience": 3, "batch": 32, "evaluate_every": 50, "select_every": 50}
+ON_CPU = {"steps": 100, "patience": 2, "batch": 8, "evaluate_every": 25, "select_every": 25}
 
 
 def automatic(
