@@ -22,6 +22,7 @@ from domainwise.report.grid import arrange
 from domainwise.report.page import facts, page as document
 from domainwise.report.page.figures import accuracies, learning_curves, styles
 from domainwise.report.page.page import render, write
+from domainwise.report.power import power_of
 from domainwise.report.results import Results
 from domainwise.report.tables import accuracy_table
 
@@ -89,6 +90,18 @@ def test_the_difference_that_matters_is_the_users(study: Study) -> None:
     assert "; 2.5 points takes about" in results.answer(2.5)
     page = results.report(study.folder / "report.html", difference=2.5)
     assert "; 2.5 points takes about" in page.read_text(encoding="utf-8")
+
+
+def test_the_page_has_every_difference_with_its_interval_and_one_algorithm_has_none(study: Study) -> None:
+    add_seeds(study, erm=[0.69, 0.70, 0.72])
+    assert 'id="differences"' not in render(study.outcomes)
+    add_seeds(study, arith=[0.79, 0.81, 0.80])
+    found = power_of(study.outcomes)
+    page = render(study.outcomes)
+    assert 'id="differences"' in page
+    for row in found.table()[1]:
+        assert all(f"<td>{text.replace('<', '&lt;')}</td>" in page for text in row[1:])
+    assert found.method in page.replace("&#39;", "'")
 
 
 def test_nothing_finished_recommends_nothing(study: Study) -> None:

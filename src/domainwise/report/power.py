@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMED = 4  # algorithms that a sentence tells one by one
+SHOWN = {"above": "better", "below": "worse", "same": "the same within {}", "open": "nothing"}
 FALSE = 0.05  # of what is claimed without being so
 
 
@@ -124,9 +125,24 @@ class Power:
         parts = [" ".join(self.sentences), text_table(*self.table()) if self.gaps else ""]
         return "\n\n".join(part for part in parts if part) or "There are no two algorithms to compare."
 
+    @property
+    def method(self) -> str:
+        """How the intervals come about, in words."""
+        found = next((one for gap in self.gaps if (one := gap.estimate)), None)
+        if found is None:
+            return ""
+        if not found.independent:
+            return (
+                "The means of whole seeds are compared, which is right whatever the targets of a seed have in common."
+            )
+        return (
+            "With so few seeds, the variance is taken within each target, with Satterthwaite’s degrees of freedom; the "
+            "intervals are too narrow where the targets of a seed go up and down together."
+        )
+
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the heads of the columns and the rows, as words."""
-        head = ["algorithm", "statistic", "difference", "95 % interval", "p", "can find"]
+        head = ["algorithm", "statistic", "difference", "95 % interval", "p", "shown", "can find"]
         return [*head, f"seeds for {points(self.difference)}"], [_words(gap, self.difference) for gap in self.gaps]
 
 
@@ -166,11 +182,13 @@ def _words(gap: Gap, difference: float) -> list[str]:
     one, mean = gap.estimate, gap.mean
     first = [gap.algorithm, gap.statistic.name, "" if mean is None else f"{mean:+.1f}"]
     if one is None:
-        return [*first, "", "", "", ""]
+        return [*first, *[""] * 5]
     low, high = one.interval()
     needed, least, most = map(whole_seeds, one.seeds_for(difference))
     p = "" if gap.p is None else f"{gap.p:.3f}" if gap.p >= 0.001 else "<0.001"
-    return [*first, f"{low:+.1f} to {high:+.1f}", p, f"{one.detectable():.1f}", f"{needed} ({least} to {most})"]
+    shown = SHOWN[gap.verdict].format(points(difference)) if p else ""
+    seeds = f"{needed} ({least} to {most})"
+    return [*first, f"{low:+.1f} to {high:+.1f}", p, shown, f"{one.detectable():.1f}", seeds]
 
 
 def _row(gap: Gap, difference: float) -> dict[str, object]:
