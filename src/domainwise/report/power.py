@@ -132,11 +132,9 @@ class Power:
         if found is None:
             return ""
         if not found.independent:
-            return (
-                "The means of whole seeds are compared, which is right whatever the targets of a seed have in common."
-            )
+            return "Means of whole seeds are compared, which is right whatever the targets of a seed have in common."
         return (
-            "With so few seeds, the variance is taken within each target, with Satterthwaite’s degrees of freedom; the "
+            "With so few seeds, the variance is taken within each target, with degrees of freedom by Satterthwaite; the "
             "intervals are too narrow where the targets of a seed go up and down together."
         )
 
