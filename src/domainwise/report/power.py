@@ -134,7 +134,7 @@ class Power:
         if not found.independent:
             return "Means of whole seeds are compared, which is right whatever the targets of a seed have in common."
         return (
-            "With so few seeds, the variance is taken within each target, with degrees of freedom by Satterthwaite; the "
+            "With so few seeds, the variance is taken within each target, degrees of freedom by Satterthwaite; the "
             "intervals are too narrow where the targets of a seed go up and down together."
         )
 
