@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import TypeVar
 
@@ -44,6 +44,19 @@ def joined(batches: Sequence[Batch]) -> Batch:
 def apart(values: Tensor, batches: Sequence[Batch]) -> list[Tensor]:
     """Undo :func:`joined` for what was computed from it: one piece per domain."""
     return list(torch.split(values, [len(y) for _, y in batches]))
+
+
+def in_parts(batches: Sequence[Batch], parts: int) -> Iterator[tuple[float, list[Batch]]]:
+    """Cut every batch into as many parts; yield what belongs together, with its share of all samples.
+
+    A mean over samples is the sum of the means over the parts, each times its share.
+    """
+    samples = sum(len(y) for _, y in batches)
+    cut = [zip(x.tensor_split(parts), y.tensor_split(parts), strict=True) for x, y in batches]
+    for pieces in zip(*cut, strict=True):
+        part = [(x, y) for x, y in pieces if len(y)]
+        if part:
+            yield sum(len(y) for _, y in part) / samples, part
 
 
 def mean_of(values: Iterable[Tensor]) -> Tensor:

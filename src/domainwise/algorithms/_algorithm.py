@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from domainwise.algorithms._hyper import hyper, hypers, written
 from domainwise.errors import InputError
-from domainwise.losses import Batch, cross_entropy
+from domainwise.losses import Batch, cross_entropy, in_parts
 from domainwise.meta.combine import constant
 from domainwise.meta.optimizer import MetaOptimizer
 from domainwise.meta.ranks import check_alone
@@ -37,6 +37,8 @@ class Algorithm:
     name: ClassVar[str] = ""
     halves: ClassVar[bool] = False  # whether it calls net.features and net.logits
     linear: ClassVar[bool] = False  # ... and needs net.head to be a nn.Linear
+    samplewise: ClassVar[bool] = False  # whether the loss of a leg is a mean over its samples, each on its own
+    leg_parts: ClassVar[int] = 1  # see :meth:`take_parts`; an object may have its own
     extra_channels: ClassVar[int] = 0  # input channels the network must have beyond those of the images
     memory: ClassVar[tuple[str, ...]] = ()  # names of its own attributes that a run needs to go on
     recalled: ClassVar[tuple[str, ...]] = ()  # ... and those of them that a saved model needs to predict
@@ -127,7 +129,16 @@ class Algorithm:
         check_alone(self.name)
         _check_batches(self.name, batches, self.fresh, self.device)
         self.prepare(batches)
+        if self.leg_parts > 1 and self.optimizer.split is None:
+            self.optimizer.split = self._split
         return self.optimizer.order(len(batches))
+
+    def take_parts(self, parts: int) -> None:
+        """Compute every leg in so many parts, one after the other, which takes less memory and gives the same sum."""
+        self.leg_parts = parts  # type: ignore[misc]  # its own
+
+    def _split(self, leg: Sequence[Batch]) -> Iterable[tuple[float, Sequence[Batch]]]:
+        return in_parts(leg, self.leg_parts)
 
     def _end(self, metrics: dict[str, Tensor], order: Sequence[int]) -> dict[str, Tensor]:
         """Count the update, and name the losses of the legs by the domains as they were given."""
@@ -173,6 +184,7 @@ class Algorithm:
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "memory": {name: _state_of(getattr(self, name)) for name in ("updates", *self.memory)},
+            **({"parts": self.leg_parts} if self.leg_parts > 1 else {}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -180,6 +192,7 @@ class Algorithm:
         self._needs_setup()
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.take_parts(state.get("parts", 1))
         self.generator.set_state(state["generator"].cpu())  # a map_location moves it along with the rest
         for name, value in state["memory"].items():
             holder: Any = getattr(self, name, None)

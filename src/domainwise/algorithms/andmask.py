@@ -15,6 +15,8 @@ class ANDMask(Algorithm):
     Direction: ``m * mean_e g_e / mean m`` for every parameter tensor, ``m = [|mean_e sign g_e| >= tau]``.
     """
 
+    samplewise = True
+
     tau: float = hyper(1.0, uniform(0.5, 1), domainbed="tau", least=0, most=1)
 
     def legs(self, batches: Sequence[Any]) -> Sequence[Any]:

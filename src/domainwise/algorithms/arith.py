@@ -16,6 +16,8 @@ class Arith(Walk):
     The authors' code: multiplies the direction by ``1 / inner_lr``, which an outer Adam does not notice.
     """
 
+    samplewise = True
+
     epsilon: float | None = hyper(None, least=0, unset="n(n-1)/2", added=True)
 
     def weights(self) -> Weighted:

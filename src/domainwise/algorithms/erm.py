@@ -9,3 +9,5 @@ class ERM(Algorithm):
 
     Loss: ``CE`` over all samples.
     """
+
+    samplewise = True

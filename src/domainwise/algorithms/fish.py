@@ -14,3 +14,5 @@ class Fish(Walk):
     DomainBed: walks by Adam in fixed order and moves half of the way, without an outer optimizer; for ``n`` domains
     that is ``fish(inner="adam", inner_lr=lr, outer="interpolate", scale=0.5 * n, shuffle=False)``.
     """
+
+    samplewise = True

@@ -13,5 +13,7 @@ class MAML(Walk):
     random order.
     """
 
+    samplewise = True
+
     def weights(self) -> Weighted:
         return last()

@@ -36,6 +36,8 @@ class MLDG(Algorithm):
     published results are from "cyclic". It cuts the longer minibatch of a pair to the length of the shorter one.
     """
 
+    samplewise = True
+
     beta: float = hyper(1.0, log10(-1, 1), domainbed="mldg_beta", least=0)
     held_out: int = hyper(
         1, choice(1, 2), domainbed="n_meta_test", least=1, idle=lambda mldg: _WITHOUT_HELD_OUT[mldg.pairs]

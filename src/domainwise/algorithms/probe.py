@@ -20,6 +20,8 @@ class Probe(Algorithm):
     them.
     """
 
+    samplewise = True
+
     halves = True
 
     lr: float = hyper(1e-3, above=0)

@@ -11,4 +11,6 @@ class Reptile(Walk):
     Direction: ``1/n sum_i g_i``, ``g_i`` met on the walk ``theta_{i+1} = theta_i - inner_lr g_i``.
     """
 
+    samplewise = True
+
     domainwise: bool = hyper(False)

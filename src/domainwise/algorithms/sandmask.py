@@ -19,6 +19,8 @@ class SANDMask(Algorithm):
     ``tau=1.0`` trains nothing either.
     """
 
+    samplewise = True
+
     tau: float = hyper(0.5, uniform(0, 1), domainbed="tau", least=0, most=1)
     k: float = hyper(10.0, log10(-3, 5), domainbed="k", above=0)
 

@@ -83,6 +83,7 @@ class Result(ModelResult, total=False):
     seconds: float
     device: str
     threads: int | None
+    parts: int  # that every leg was computed in where the GPU had too little memory; absent where it had enough
     versions: dict[str, str]  # of domainwise, torch, python, numpy, and the commit
     files: dict[str, Any]  # name -> {"sha256": ..., "bytes": ...}
 

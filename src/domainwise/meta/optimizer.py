@@ -8,7 +8,7 @@ gradient, where ``g_i`` is the sum of the gradients met on the i-th leg visited.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -33,7 +33,7 @@ from domainwise.meta.refusals import (
     check_state,
     one_number,
 )
-from domainwise.meta.round import Buffers, Descent, Gradients, Plain, Rewind, Stateful, laid_out, total_of
+from domainwise.meta.round import Buffers, Descent, Gradients, Plain, Rewind, Stateful, laid_out, total_of, weighted_sum
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 Batch = TypeVar("Batch")
 InnerFactory = Callable[[list[nn.Parameter]], Optimizer]
 Loss = Callable[[Batch], Tensor]
+Split = Callable[[Any], Iterable[tuple[float, Any]]]
 
 
 class MetaOptimizer:
@@ -102,6 +103,7 @@ class MetaOptimizer:
         self.shuffle = shuffle
         self.generator = _generator_of_its_own() if generator is None else generator
         self.check = check
+        self.split: Split | None = None  # parts of a batch to compute one by one, with their shares of its loss
         self._plain = inner if isinstance(inner, Plain) else Plain()
         self._inner_factory = None if isinstance(inner, Plain) else inner
         self._return_after = return_after
@@ -183,11 +185,16 @@ class MetaOptimizer:
         return met
 
     def _slope(self, loss: Loss[Batch], batch: Batch, leg: int, params: list[nn.Parameter]) -> tuple[Tensor, Gradients]:
-        value = one_number(loss(batch))
+        parts = self.split(batch) if self.split else [(1.0, batch)]
+        value, gradients = weighted_sum((share, self._part(loss, part, params)) for share, part in parts)
         if self.check and not math.isfinite(value.item()):
             raise FloatingPointError(
                 f"the loss of leg {leg} is {value.item()}: try a smaller inner_lr ({self.inner_lr})"
             )
+        return value, gradients
+
+    def _part(self, loss: Loss[Batch], batch: Batch, params: list[nn.Parameter]) -> tuple[Tensor, Gradients]:
+        value = one_number(loss(batch))
         return value.detach(), torch.autograd.grad(value, params, allow_unused=True)
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Protocol
 
@@ -201,6 +201,30 @@ def laid_out(gradients: Gradients, params: list[nn.Parameter]) -> list[Tensor | 
             taken.add(g.data_ptr())
         result.append(g)
     return result
+
+
+def weighted_sum(parts: Iterable[tuple[float, tuple[Tensor, Gradients]]]) -> tuple[Tensor, Gradients]:
+    """Return the loss and the gradients of a whole from those of its parts, each of which has a share of it.
+
+    A whole that comes alone is returned as it is; otherwise no more than one part is held beside the sum.
+    """
+    total: Tensor = torch.zeros(())
+    sums: list[Tensor | None] = []
+    for n, (share, (value, gradients)) in enumerate(parts):
+        if share == 1:
+            return value, gradients
+        if n == 0:
+            total, sums = value * share, [None if g is None else g * share for g in gradients]
+        else:
+            total = total + value * share
+            sums = [_plus(s, g, share) for s, g in zip(sums, gradients, strict=True)]
+    return total, sums
+
+
+def _plus(total: Tensor | None, gradient: Tensor | None, share: float) -> Tensor | None:
+    if total is None or gradient is None:
+        return total if gradient is None else gradient * share
+    return torch.add(total, gradient, alpha=share)
 
 
 class Plain:

@@ -65,6 +65,11 @@ class Keeper:
                 "init": fingerprint(algorithm.net.state_dict()) + (f"+{featurizer.digest}" if featurizer else ""),
             }
 
+    @property
+    def leg_parts(self) -> int:
+        """How many parts the algorithm computes every leg in, for want of memory."""
+        return self.algorithm.leg_parts if hasattr(self, "algorithm") else 1
+
     def updated(self, step: int) -> None:
         """Write a snapshot of the model, if this is a step for one."""
         if step in self.snapshots:

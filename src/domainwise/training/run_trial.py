@@ -192,6 +192,8 @@ class Attempt:
             publish(self.folder / "counts.json", counts_of(self.trial, records))
             self.keeper.write_outcomes(self.folder, steps_of(result))
             self.keeper.write(self.folder)
+        if (parts := self.keeper.leg_parts) > 1:
+            result["parts"] = parts
         result["files"] = digests(self.folder)
         if not publish_once(self.folder / "result.json", sealed(result)):
             result = result_in(self.folder)
@@ -245,4 +247,6 @@ def checkpoints_of(trial: Trial, folder: Path, options: RunOptions, say: Callabl
 def _told(error: Exception) -> str:
     if isinstance(error, InputError):
         return str(error)
+    if isinstance(error, torch.OutOfMemoryError):
+        return "the GPU has too little memory: set a smaller input_size or network, or --per-gpu 1 (see error.txt)"
     return f"{type(error).__name__}: {error} (the traceback is in error.txt)"

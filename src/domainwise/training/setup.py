@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from domainwise.acceleration.cuda_graph import Update, prepare, updater
 from domainwise.acceleration.shared_device import Submit, arithmetic_units
@@ -16,6 +18,7 @@ from domainwise.averaging import Averages
 from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, column_scales, has_room
 from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
+from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import Network
 from domainwise.saved_models.build import Featurizer, algorithm_of, network_of, normalisation
@@ -87,9 +90,63 @@ def _network(
     net = made.head(trial, algorithm, channels) if made else network_of(trial, algorithm, channels, classes)
     net.to(options.device)
     prepare(net, precision=trial.precision, fast=options.fast, full=EVALUATION_BATCH)
-    update = updater(algorithm.setup(net, seed=trial.seed), capture=options.fast.capture, say=say)
+    algorithm.setup(net, seed=trial.seed)
+    update = sparing(algorithm, lambda: updater(algorithm, capture=options.fast.capture, say=say), say)
     torch.manual_seed(seed_hash(trial.seed, "dropout"))
     return net, update
+
+
+def sparing(algorithm: Algorithm, make: Callable[[], Update], say: Callable[[str], None]) -> Update:
+    """Return an update that, where the device has too little memory, computes each leg in twice as many parts.
+
+    ``make`` makes the plain one. What a failed update has drawn is drawn again, so that only roundings differ.
+    """
+    update = make()
+
+    def spared(batches: Sequence[Any]) -> dict[str, Tensor]:
+        nonlocal update
+        generators, stepped = (algorithm.generator, algorithm.order), bool(algorithm.optimizer.outer.state)
+        drawn = [generator.get_state() for generator in generators]
+        while True:
+            try:
+                return update(batches)
+            except torch.OutOfMemoryError:
+                parts = 2 * algorithm.leg_parts
+                most = max(len(y) for _, y in _pairs(batches))
+                if why := too_little(algorithm, parts, most):
+                    raise InputError(why) from None
+            for generator, state in zip(generators, drawn, strict=True):
+                generator.set_state(state)
+            if not stepped:  # half of an optimizer's memory may have been made
+                algorithm.optimizer.outer.state.clear()
+            algorithm.take_parts(parts)
+            say(f"the GPU has too little memory: every leg is computed in {parts} parts, which gives the same gradient")
+            if algorithm.device.type == "cuda":
+                torch.cuda.empty_cache()
+            update = make()
+
+    return spared
+
+
+def _pairs(batches: Sequence[Any]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The minibatches of all domains, where a domain may have several."""
+    for one in batches:
+        yield from [one] if isinstance(one[0], Tensor) else one
+
+
+def too_little(algorithm: Algorithm, parts: int, most: int) -> str:
+    """Say what to set where memory does not suffice and legs cannot be computed in so many parts; "" where they can."""
+    norms = any(isinstance(module, _BatchNorm) and module.training for module in algorithm.net.modules())
+    remedy = f"set a smaller batch than {most}, a smaller input_size or network, or --per-gpu 1"
+    if not algorithm.samplewise:
+        why = f"{algorithm.name} looks at the samples of a minibatch together, so that it cannot be computed in parts"
+    elif norms:
+        why = "batch-norm looks at the samples of a minibatch together (freeze_batch_norm=False)"
+    elif parts // 2 >= most:
+        why = f"not even one image of each domain at a time fits ({algorithm.name})"
+    else:
+        return ""
+    return f"the GPU has too little memory, and {why}: {remedy}"
 
 
 @contextmanager
