@@ -184,6 +184,8 @@ def test_what_is_for_images_alone_is_refused_for_a_table_and_the_other_way_round
         model.predict(np.zeros((2, 4)))
     with pytest.raises(InputError, match="not finite"):
         model.predict(np.full((2, 5), np.nan))
+    with pytest.raises(InputError, match="not finite numbers, or too large"):
+        model.predict(np.full((2, 5), 1e39))
     image = tmp_path / "x.png"
     image.touch()
     with pytest.raises(InputError, match="takes rows of 5 numbers and no images"):

@@ -142,6 +142,15 @@ def test_an_image_that_no_class_is_probable_enough_for_gets_none(
     assert kept.class_name == sure.class_name
     pixels = np.asarray(Image.open(image))
     assert dw.load(model).predict(pixels, min_probability=above) == [""]
+    for odd in (50, -1, float("nan"), "a", None):
+        with pytest.raises(InputError, match="min_probability is a number from 0 to 1, got"):
+            dw.load(model).predict(pixels, min_probability=odd)  # type: ignore[arg-type]
+
+
+def test_of_images_that_are_in_no_file_nothing_is_said_about_files(tmp_path: Path) -> None:
+    pixels = np.random.RandomState(0).rand(12, 8, 8, 3)
+    model = dw.fit(domains({"a": (pixels, [0, 1] * 6), "b": (pixels, [1, 0] * 6)}), "erm", steps=1, output=tmp_path)
+    assert len(model.card.made_from) == 0
 
 
 def test_a_class_that_the_model_does_not_know_is_a_sentence() -> None:
@@ -165,12 +174,13 @@ def test_a_damaged_card_is_a_sentence(photos: Path, tmp_path: Path, name: str, d
             path.mkdir()
     else:
         path.write_bytes(changed[damage])
-    if (name, damage) == (CARD, "gone"):
-        assert dw.load(home).expectation == ""
-        return
     with pytest.raises(Damaged, match=rf"{name} (is missing|is damaged|has changed)"):
         dw.load(home)
     assert [one.path for one in dw.check(home).damaged] == [home]
+    if damage == "flip":
+        with pytest.warns(UserWarning, match="what a comparison let one expect of the model is lost"):
+            made(folders(photos, size=16), tmp_path, expected=None)
+        assert dw.load(home).expectation == ""
 
 
 def test_a_card_or_a_model_of_a_later_version_is_a_sentence(photos: Path, tmp_path: Path) -> None:
@@ -179,7 +189,8 @@ def test_a_card_or_a_model_of_a_later_version_is_a_sentence(photos: Path, tmp_pa
     publish(home / CARD, sealed(content))
     with pytest.raises(InputError, match=r"card.json is of a later version of domainwise than this, 9.9"):
         dw.load(home)
-    (home / CARD).unlink()
+    for name in (CARD, MADE_FROM):
+        (home / name).unlink()
     config = json.loads((home / "config.json").read_text())
     config.pop("checksum")
     publish(home / "config.json", sealed({**config, "format": 2, "domainwise": "9.9"}))

@@ -9,7 +9,6 @@ import hashlib
 import io
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from domainwise._version import __version__
 from domainwise.data.domains import Domains
-from domainwise.errors import InputError, legible
+from domainwise.errors import InputError, legible, warn
 from domainwise.experiment import integrity
 from domainwise.experiment.integrity import is_number, is_share
 from domainwise.experiment.records import publish
@@ -98,9 +97,9 @@ def image_hash(image: npt.NDArray[Any]) -> np.uint64:
 def image_hashes(data: Domains, side: int) -> Hashes:
     """Return the hashes of all images of the size that a network sees, in order; none where they have another size.
 
-    Rows of a table have no size: then ``side`` is 0.
+    Rows of a table have no size: then ``side`` is 0. Images of floats are in no file, so they have none either.
     """
-    if side and data.evaluation_shape[:2] != (side, side):
+    if side and (data.evaluation_shape[:2] != (side, side) or data.items[0].images.dtype != np.uint8):
         return np.zeros(0, np.uint64)
     arrays = [domain.images if domain.evaluation is None else domain.evaluation for domain in data]
     return np.unique(np.array([image_hash(image) for array in arrays for image in array], np.uint64))
@@ -111,11 +110,14 @@ def write(home: Path, data: Domains, trial: Trial, config: Mapping[str, Any], ex
 
     Where nothing is expected now, what an earlier call expected stays.
     """
-    with suppress(InputError):
+    try:
         before = read(home).expected
         if (home / CARD).is_file() and (home / README).is_file() and expected in (None, before):
             return
         expected = expected or before
+    except InputError as error:
+        if (home / CARD).is_file() and not expected:
+            warn(f"{error}: what a comparison let one expect of the model is lost; fit --from says it again")
     for name in (CARD, MADE_FROM, README):
         integrity.make_way(home / name)
     file = io.BytesIO()
@@ -135,13 +137,13 @@ def write(home: Path, data: Domains, trial: Trial, config: Mapping[str, Any], ex
 
 def read(home: Path) -> Card:
     """Return what is known of a saved model, nothing where it has no card; an InputError where that is damaged."""
-    if not os.path.lexists(home / CARD):
+    if not any(os.path.lexists(home / name) for name in (CARD, MADE_FROM)):
         return Card()
     content = integrity.read(home / CARD)
     if content.get("format") != FORMAT:
         raise InputError(
             f"{home / CARD} is of a later version of domainwise than this, {content.get('domainwise', 'unknown')}: use "
-            "that version, or delete the file to predict without it"
+            f"that version, or delete it and {MADE_FROM} to predict without them"
         )
     expected = content.get("expected")
     try:

@@ -53,14 +53,19 @@ class Prediction:
         return self.class_name
 
 
+def check_least(probability: float) -> None:
+    """Refuse what is no probability."""
+    if not (is_number(probability) and 0 <= probability <= 1):
+        raise InputError(f"min_probability is a number from 0 to 1, got {probability!r}")
+
+
 def predictions(model: Model, files: Sequence[str], min_probability: float = 0.0) -> Iterator[Prediction]:
     """Yield a prediction for every file in turn; no more images are in memory than the network takes at once.
 
     Every image is decoded and resized as for evaluation. A model for images of one channel gets them in grey. An image
     whose most probable class is less probable than ``min_probability`` gets none.
     """
-    if not (is_number(min_probability) and 0 <= min_probability <= 1):
-        raise InputError(f"min_probability is a number from 0 to 1, got {min_probability!r}")
+    check_least(min_probability)
     channels = model.config["channels"]
     if not model.config["input_size"]:
         raise InputError(f"this model takes rows of {channels} numbers and no images: give it an array, in Python")
@@ -244,7 +249,7 @@ class Tally:
             return [] if self.strangers or not self.counts.total() else [self._seen]
         many = self.places.total() - self.unreadable
         if not self.made_from:
-            return ["the model was made from none of these images"]
+            return ["the model was made from none of these images, as far as their pixels tell"]
         return [
             f"the model was made from {self.made_from:,} of these {many:,} images: being right on those says nothing "
             "of new ones"

@@ -30,7 +30,7 @@ from domainwise.machine import choose_device
 from domainwise.networks.weight_files import save_tensors
 from domainwise.saved_models.build import FEATURIZER, Featurizer, algorithm_of, allowed, network_of
 from domainwise.saved_models.card import Card, read as read_card
-from domainwise.saved_models.predict import BATCH, Prediction, predictions
+from domainwise.saved_models.predict import BATCH, Prediction, check_least, predictions
 
 WEIGHTS = "model.safetensors"
 FORMAT = 1  # of a config.json; what another number means is not known here
@@ -62,6 +62,7 @@ class Model:
         A model of a table takes rows (N, d). The class is empty where the most probable one is less probable than
         ``min_probability``.
         """
+        check_least(min_probability)
         rows = self.probabilities(images)
         return [self.classes[row.argmax()] if row.max() >= min_probability else "" for row in rows]
 
@@ -195,9 +196,13 @@ def _row_values(array: npt.NDArray[Any], columns: int) -> npt.NDArray[Any]:
     array = array[None] if array.ndim == 1 else array
     if array.dtype.kind not in "uifb" or array.ndim != 2 or array.shape[1] != columns:
         raise InputError(f"the rows must be numbers of shape (N, {columns}), got {array.dtype} of {array.shape}")
-    if not np.isfinite(array).all():
-        raise InputError("the rows hold values that are not finite numbers: leave these rows out, or fill the gaps in")
-    return array.astype(np.float32)
+    with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite
+        rows = array.astype(np.float32)
+    if not np.isfinite(rows).all():
+        raise InputError(
+            "the rows hold values that are not finite numbers, or too large: leave these rows out, or fill the gaps in"
+        )
+    return rows
 
 
 def _image_values(array: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
