@@ -14,7 +14,7 @@ from domainwise.acceleration.cuda_graph import updater
 from domainwise.acceleration.recorders import Tapes
 from domainwise.acceleration.recording import Captured
 from domainwise.algorithms import Algorithm, create, draw, hypers, names
-from domainwise.losses import Batch
+from domainwise.losses import Batch, in_parts
 from domainwise.networks.network import Network
 
 CLASSES = 2
@@ -116,6 +116,20 @@ def check_loss_is_pure(cls: type[Algorithm], settings: dict[str, Any]) -> None:
     assert _equal(before, _parameters(algorithm)), f"{cls.__name__}.loss() changed the network"
     assert torch.equal(random, algorithm.generator.get_state()), (
         f"{cls.__name__}.loss() drew random numbers: draw them in prepare()"
+    )
+
+
+def check_samplewise_loss_in_parts_is_the_whole(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    if not cls.samplewise:
+        return
+    algorithm = _made(cls, settings)
+    leg = [_batch(0, 9), _batch(1, 6)]
+    _train(algorithm, range(1))
+    whole = algorithm.loss(leg)
+    parts = torch.stack([share * algorithm.loss(part) for share, part in in_parts(leg, 3)]).sum()
+    assert torch.allclose(whole, parts, rtol=1e-4, atol=1e-6), (
+        f"{cls.__name__} says samplewise = True, and its loss is not the mean over its samples: {whole.item():.6g} of "
+        f"a leg, {parts.item():.6g} of its parts"
     )
 
 

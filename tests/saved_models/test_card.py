@@ -119,6 +119,7 @@ def test_predict_says_what_to_expect_and_which_images_the_model_was_made_from(
     code, _, said = domainwise("predict", model, *known, tmp_path / "new.png")
     assert code == 0
     assert str(EXPECTED) in said
+    assert "have the temperature 2, which fits the sites that were held out" in said
     assert "the model was made from 3 of these 4 images: being right on those says nothing of new ones" in said
     assert "made from none of these images" in domainwise("predict", model, tmp_path / "new.png")[2]
     found = list(dw.load(model).predict_files(*known, tmp_path / "new.png"))

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 import domainwise as dw
-from domainwise.algorithms import Algorithm, create, names
+from domainwise.algorithms import Algorithm, algorithm, create, names
 from domainwise.losses import Batch, in_parts
 from domainwise.networks.network import Network
+from domainwise.testing import check_samplewise_loss_in_parts_is_the_whole
 from domainwise.training.setup import sparing
 
 SAMPLEWISE = [name for name in names() if create(name).samplewise]
@@ -37,22 +38,34 @@ def batches(seed: int, sizes: Sequence[int] = (4, 6, 5)) -> list[Batch]:
     ]
 
 
-def trained(algorithm: Algorithm, parts: int) -> tuple[Tensor, Tensor]:
+def trained(one: Algorithm, parts: int) -> tuple[Tensor, Tensor]:
     """The parameters and the losses after three updates with each leg in so many parts."""
-    algorithm.setup(network(), seed=1)
-    algorithm.take_parts(parts)
-    drawn = [batches(seed) for seed in range(3 * algorithm.fresh)]
+    one.setup(network(), seed=1)
+    one.take_parts(parts)
+    drawn = [batches(seed) for seed in range(3 * one.fresh)]
     given = [
-        [list(each) for each in zip(*drawn[k : k + algorithm.fresh], strict=True)] if algorithm.fresh > 1 else drawn[k]
-        for k in range(0, len(drawn), algorithm.fresh)
+        [list(each) for each in zip(*drawn[k : k + one.fresh], strict=True)] if one.fresh > 1 else drawn[k]
+        for k in range(0, len(drawn), one.fresh)
     ]
-    losses = [algorithm.update(one)["loss"] for one in given]
-    return parameters_to_vector(algorithm.net.parameters()).detach(), torch.stack(losses)
+    losses = [one.update(each)["loss"] for each in given]
+    return parameters_to_vector(one.net.parameters()).detach(), torch.stack(losses)
 
 
 def test_those_whose_loss_is_a_mean_over_samples_are_known() -> None:
     assert set(SAMPLEWISE) >= {"erm", "arith", "fish", "reptile", "maml", "mldg", "andmask", "sandmask"}
     assert not {"coral", "mmd", "irm", "vrex", "rsc", "arm", "fishr", "hgp"} & set(SAMPLEWISE)
+
+
+def test_an_author_who_says_samplewise_of_another_loss_is_told() -> None:
+    @algorithm
+    class Together(Algorithm):
+        samplewise = True
+
+        def loss(self, batches: Sequence[Batch]) -> Tensor:
+            return super().loss(batches) + sum(self.net(x).var(0).mean() for x, _ in batches)
+
+    with pytest.raises(AssertionError, match=r"Together says samplewise = True, and its loss is not the mean"):
+        check_samplewise_loss_in_parts_is_the_whole(Together, {})
 
 
 @pytest.mark.parametrize("parts", [2, 4, 16])
@@ -81,13 +94,13 @@ class Small:
         self.images, self.most, self.failed = images, 0, 0
 
     def __call__(self, loss: Callable[..., Any]) -> Callable[..., Any]:
-        def limited(algorithm: Algorithm, leg: Sequence[Batch]) -> Any:
+        def limited(own: Algorithm, leg: Sequence[Batch]) -> Any:
             images = sum(len(y) for _, y in leg)
             if images > self.images:
                 self.failed += 1
                 raise torch.OutOfMemoryError("CUDA out of memory")
             self.most = max(self.most, images)
-            return loss(algorithm, leg)
+            return loss(own, leg)
 
         return limited
 
@@ -157,16 +170,16 @@ def test_what_cannot_be_computed_in_parts_says_what_to_set(tmp_path: Path, small
 def test_batch_norm_in_training_is_not_computed_in_parts(small: Small) -> None:
     torch.manual_seed(0)
     net = Network(nn.Sequential(nn.Linear(5, 7), nn.BatchNorm1d(7)), nn.Linear(7, 3)).double()
-    algorithm = create("erm").setup(net, seed=0)
+    erm = create("erm").setup(net, seed=0)
     with pytest.raises(dw.InputError, match="batch-norm looks at the samples of a minibatch together"):
-        sparing(algorithm, lambda: algorithm.update, lambda sentence: None)(batches(0))
+        sparing(erm, lambda: erm.update, lambda sentence: None)(batches(0))
 
 
 def test_what_a_failed_update_drew_is_drawn_again(small: Small) -> None:
     """The walk takes the order that it would have taken with enough memory, also where Adam's memory was half made."""
     plain, spared = create("arith", lr=0.1), create("arith", lr=0.1)
-    for algorithm in (plain, spared):
-        algorithm.setup(network(), seed=3)
+    for one in (plain, spared):
+        one.setup(network(), seed=3)
     plain.take_parts(2)
     update = sparing(spared, lambda: spared.update, lambda sentence: None)
     for seed in range(4):

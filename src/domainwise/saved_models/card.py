@@ -81,6 +81,18 @@ class Card:
         """The temperature to divide logits by."""
         return self.expected.temperature if self.expected else 1.0
 
+    @property
+    def sentences(self) -> list[str]:
+        """What predictions are worth: what to expect at a new site, and by what the probabilities were mended."""
+        if self.expected is None:
+            return []
+        if self.temperature == 1:
+            return [str(self.expected)]
+        return [
+            str(self.expected),
+            f"Probabilities have the temperature {self.temperature:.3g}, which fits the sites that were held out.",
+        ]
+
     def knows(self, image: npt.NDArray[Any]) -> bool:
         """Whether the model was made from this very image, of the size that the network sees."""
         at = np.searchsorted(self.made_from, one := image_hash(image))

@@ -78,8 +78,9 @@ def predict(
     with _written(output) as write, pace("images", quiet=quiet or shown) as tick:
         for line in forms[form](_counted(seen, len(files), tick), every):
             write(line)
-    told = [loaded.expectation] if loaded.expectation else []
-    for line in [*tally.summary, *told, *([f"predictions: {output}"] if output else [])] if not quiet else ():
+    for line in (
+        [*tally.summary, *loaded.card.sentences, *([f"predictions: {output}"] if output else [])] if not quiet else ()
+    ):
         print(line, file=sys.stderr)
     if tally.trouble:
         print(f"domainwise: {tally.trouble}", file=sys.stderr)
