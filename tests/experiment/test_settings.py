@@ -119,7 +119,7 @@ def test_presets_are_shown_with_where_each_value_came_from() -> None:
     runner = CliRunner()
     assert "domainbed" in runner.invoke(app, ["presets", "list"]).output
     shown = runner.invoke(app, ["presets", "show", "swad", "--benchmark", "vlcs", "--set", "dropout=0.1"]).output
-    lines = {words[0]: words[1:] for words in map(str.split, shown.splitlines()) if words}
+    lines = {words[0]: words[1:] for words in map(str.split, shown.splitlines()) if words and words[1] != "of"}
     assert lines["evaluate_every"] == ["50", "benchmark", "vlcs"]
     assert lines["dropout"] == ["0.1", "given"]
     assert "batch of arm 8 algorithm arm" in " ".join(shown.split())

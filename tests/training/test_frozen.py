@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from domainwise.data.domains import Domains
 from domainwise.experiment import outcomes
 from domainwise.experiment.integrity import Damaged
 from domainwise.experiment.results import Outcome, result_in
-from domainwise.experiment.settings import ALGORITHMS, FROZEN, resolve
+from domainwise.experiment.settings import ALGORITHMS, FROZEN, of_algorithm, resolve
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import build
 from domainwise.saved_models.build import FEATURIZER
@@ -77,9 +78,10 @@ def features(one: Trial, data: Domains = DATA, **options: Any) -> tuple[npt.NDAr
 
 
 def test_the_settings_of_a_probe_are_those_of_its_fields() -> None:
-    probe = create("probe")
-    assert ALGORITHMS["probe"] is FROZEN
-    assert (probe.lr, probe.weight_decay) == (FROZEN["lr"], FROZEN["weight_decay"])
+    probe, told = create("probe"), ALGORITHMS["probe"]
+    assert (
+        (probe.lr, probe.weight_decay) == (told["lr"], told["weight_decay"]) == (FROZEN["lr"], FROZEN["weight_decay"])
+    )
 
 
 def test_a_probe_trains_the_head_and_nothing_else() -> None:
@@ -216,6 +218,17 @@ def test_a_learning_rate_for_all_is_a_probes_where_nothing_else_is_compared() ->
     (alone,) = plan(DATA, parse("probe"), [("c",)], [0], settings)
     written = plan(DATA, parse("erm,probe(lr=0.2)"), [("c",)], [0], settings)[1]
     assert [one.hyperparameters["lr"] for one in (*beside, alone, written)] == [0.5, FROZEN["lr"], 0.5, 0.2]
+
+
+def test_a_probe_is_trained_to_its_end_where_others_stop_early_unless_steps_are_given() -> None:
+    early = {"batch": 8, "steps": 100, "evaluate_every": 25, "select_every": 25}
+    chosen = replace(resolve(), **early, origins={**resolve().origins, **dict.fromkeys(early, "auto")})
+    given = resolve(given={"steps": 60})
+    probes = [of_algorithm(one, "probe") for one in (chosen, given)]
+    assert [(one.steps, one.evaluate_every, one.select_every, one.batch) for one in probes] == [
+        (300, 30, 30, 32),
+        (60, 6, 6, 32),
+    ]
 
 
 def test_of_a_table_the_columns_are_the_features(tmp_path: Path) -> None:

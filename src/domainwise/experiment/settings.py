@@ -188,10 +188,12 @@ BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
+PACE = ("steps", "evaluate_every", "select_every")  # which go together
 SMALL = 28  # images up to this size have their own ranges in a search, and no settings of their algorithm's own
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "arm": {"batch": 8},  # which is also what it sums up in a context
-    "probe": FROZEN,
+    # which costs so little that it is trained to its end wherever the others stop early
+    "probe": {**FROZEN, **{name: PRESETS["quick"][name] for name in ("batch", *PACE, "patience")}},
 }
 
 
@@ -208,6 +210,7 @@ def of_algorithm(settings: Settings, name: str, *, alone: bool = False) -> Setti
     """
     keeps = {*FROZEN} - ({"lr", "weight_decay"} if alone else set()) if name == "probe" else set()
     given = {key for key, origin in settings.origins.items() if origin == "given"} - keeps
+    given |= {*PACE} if given & {*PACE} else set()
     own = {key: value for key, value in own_settings(name, settings.input_size).items() if key not in given}
     return replace(settings, **own, origins={**settings.origins, **dict.fromkeys(own, f"algorithm {name}")})
 

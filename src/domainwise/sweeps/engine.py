@@ -23,6 +23,7 @@ from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.work import work
 from domainwise.sweeps.worker import Place
 from domainwise.sweeps.worker_pool import Processes
+from domainwise.training.frozen import compute_ahead
 from domainwise.training.result import failed
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import DeviceLost, Watch
@@ -84,6 +85,8 @@ class Engine:
 
     def _some(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         if self.timeout is not None or (len(trials) > 1 and (self._on_gpu or self.processes > 1)):
+            if not self._on_gpu:
+                compute_ahead(trials, data, self.options, lambda sentence: watch(trials[0], {"note": sentence}))
             Processes(self.places, data, folder, watch, self.timeout, self.retries).run(trials)
         else:
             self._here(trials, data, folder, watch)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -20,9 +21,9 @@ from domainwise.data.domains import Domains, Images
 from domainwise.errors import InputError
 from domainwise.experiment.settings import FROM_NOTHING
 from domainwise.experiment.trial import Trial
-from domainwise.machine import human_duration, versions
+from domainwise.machine import cores, human_duration, versions
 from domainwise.networks.network import Network
-from domainwise.saved_models.build import Featurizer, network_of, normalisation
+from domainwise.saved_models.build import Featurizer, algorithm_of, network_of, normalisation
 from domainwise.saved_models.saved import fingerprint
 from domainwise.seeds import seed_hash
 from domainwise.training.run_options import RunOptions
@@ -80,6 +81,14 @@ def frozen(
     return Frozen(_in_place(data, _remembered(_features, repr(made_of), found)), featurizer)
 
 
+def compute_ahead(trials: Sequence[Trial], data: Domains, options: RunOptions, say: Callable[[str], None]) -> None:
+    """Compute what trials will train on before their processes share the cores, and their time is counted."""
+    for trial in trials:
+        if trial.features == "frozen" and trial.network not in FROM_NOTHING:
+            with suppress(InputError):  # which is the trial's to tell
+                frozen(trial, data, algorithm_of(trial), options, say)
+
+
 _networks: dict[tuple[object, ...], tuple[Network, Featurizer]] = {}
 _features: dict[str, Features] = {}
 
@@ -115,21 +124,24 @@ def _computed(
     """Yield the features of all images, some at a time, in evaluation mode and without augmentation."""
     recipe = augmentation("none", trial.input_size, featurizer.mean, featurizer.std)
     at_once, total, done = AT_ONCE[torch.device(device).type], sum(map(len, data)), 0
-    net.to(device)
+    net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # the faster one on a CPU too
     prepare(net, precision=trial.precision, fast=Fast(compile=False, capture=False))
     net.eval()
-    started = time.perf_counter()
+    started, threads = time.perf_counter(), torch.get_num_threads()
+    torch.set_num_threads(max(threads, cores()))  # whatever suits the training of a head
     try:
         for images in _images(data):
             for start in range(0, len(images), at_once):
                 with torch.inference_mode():
                     x = recipe.plain(torch.from_numpy(images[start : start + at_once]).to(device))
+                    x = x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
                     yield net.features(x).float().cpu().numpy()
                 done += len(x)
                 left = (time.perf_counter() - started) / done * (total - done)
                 if done in (len(x), 2 * len(x)) and left > PATIENCE:
                     say(f"the features of {total:,} images are computed once: about {human_duration(left)} to go")
     finally:
+        torch.set_num_threads(threads)
         net.to("cpu")
 
 

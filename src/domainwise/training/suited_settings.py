@@ -171,6 +171,7 @@ def _chosen(settings: Settings, given: str | None, side: int | None, device: str
 def _applied(settings: Settings, choice: Choice) -> Settings:
     known = {field.name for field in fields(Settings)}
     given = {name for name, origin in settings.origins.items() if origin in STANDING} - {"network"}
+    given |= {*ON_CPU, *ON_GPU} if settings.features == "frozen" else set()  # a head costs little on any machine
     own = {name: value for name, value in choice.settings.items() if name in known - given}
     values = {**{name: getattr(settings, name) for name in known}, **own}
     origins = {**settings.origins, **dict.fromkeys(own, choice.reason)}
