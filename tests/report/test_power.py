@@ -189,7 +189,7 @@ def test_a_print_has_the_sentences_and_a_row_for_each_statistic(study: Study) ->
     assert str(told(study)) == "There are no two algorithms to compare."
     add(study, "arith", 0.03)
     text = str(told(study))
-    assert text.startswith("Against erm, in points with 95 % intervals: arith +3.")
+    assert text.startswith("Against erm, by the mean over the evaluations in the second half of training, in points")
     assert [line.split()[:2] for line in text.splitlines()[-3:]] == [
         ["arith", name] for name in ("late", "last", "selected")
     ]

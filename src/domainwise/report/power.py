@@ -147,8 +147,9 @@ class Power:
 def _intervals(known: Sequence[Gap]) -> str:
     named = sorted(known, key=lambda gap: gap.p or 0.0)[:NAMED]
     shown = ", ".join(f"{legible(gap.algorithm)} {_spread(gap)}" for gap in known if gap in named)
-    more = f"; {len(known) - len(named)} more are in the report" if len(known) > len(named) else ""
-    return f"Against {legible(known[0].baseline)}, in points with 95 % intervals: {shown}{more}."
+    more = f"; {len(known) - len(named)} others are in the report" if len(known) > len(named) else ""
+    base, words = legible(known[0].baseline), known[0].statistic.words
+    return f"Against {base}, by the {words}, in points with 95 % intervals: {shown}{more}."
 
 
 def _spread(gap: Gap) -> str:

@@ -22,7 +22,7 @@ def demo(
         domains,
         "erm,fish,arith",
         targets="0,75",
-        seeds=3,
+        seeds=5,
         settings=settings,
         output=output or Path("domainwise-demo"),
     )
