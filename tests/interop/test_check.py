@@ -44,13 +44,15 @@ def test_a_whole_folder_is_said_to_be_whole(folder: Path, domainwise: Command) -
 def test_each_damage_is_named_and_the_exit_code_tells(folder: Path, domainwise: Command) -> None:
     (first(folder) / "best" / "model.safetensors").write_bytes(b"")
     (folder / "plan.json").write_text("{")
+    (folder / "auto.json").write_text("{")
     code, out, err = domainwise("check", folder)
     assert code == 1
+    assert "auto.json is damaged" in out
     assert "model.safetensors has changed since it was written: it has 0 bytes and had" in out
     assert "plan.json is damaged" in out
-    assert "2 damaged" in out
+    assert "3 damaged" in out
     assert f"domainwise check {folder} --repair mends" in err
-    assert len(dw.check(folder).damaged) == 2
+    assert len(dw.check(folder).damaged) == 3
 
 
 def test_a_repair_says_what_it_did_and_leaves_models_where_they_are(folder: Path, domainwise: Command) -> None:

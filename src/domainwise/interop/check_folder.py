@@ -14,7 +14,15 @@ from domainwise.analysis.kept import BALANCE, SURFACE
 from domainwise.data.decoded import array_files as storage, cache as shelf
 from domainwise.errors import InputError, typed
 from domainwise.experiment import integrity
-from domainwise.experiment.output_folder import MARK, is_ours, make_room, publish_mark, restored, said_by_trials
+from domainwise.experiment.output_folder import (
+    CHOICES,
+    MARK,
+    is_ours,
+    make_room,
+    publish_mark,
+    restored,
+    said_by_trials,
+)
 from domainwise.experiment.records import Journal
 from domainwise.experiment.results import DAMAGED, OUTCOMES, homes, result_in, trial_in, warn_of_no_hashes
 from domainwise.files import LOCK, is_locked, leftovers
@@ -116,6 +124,7 @@ def _results(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
     if (wrong := _wrong(partial(integrity.read, folder / MARK))) is not None:
         yield Finding(folder / MARK, wrong, partial(_new_mark, folder))
     yield from _dispensable(folder / PLAN, "the next command writes it again")
+    yield from _dispensable(folder / CHOICES, "the next command chooses the network anew")
     if os.path.lexists(old := folder / "index.jsonl"):
         yield Finding(old, f"{old} is of an earlier version and not read any more", partial(_gone, old), leftover=True)
     for path in sorted((folder / "claims").glob("[!.]*")):
