@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
+from domainwise.data.bursts import bursts, thumbnail
 from domainwise.data.decoded.decode_all import BATCH, Progress
 from domainwise.data.decoded.image import ImageError, content_hash, image_bytes, in_threads, pillow_warnings, read_rgb
 from domainwise.data.domains import Domains, Values
@@ -42,6 +43,7 @@ class Look:
     shape: tuple[int, int] = (0, 0)
     mode: str = ""
     problem: str = ""  # why it cannot be read
+    thumbnail: bytes = b""  # what it looks like from afar
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,11 @@ class Survey:
             "contradicting": [[x.name for x in looks] for looks in twins if len({x.class_name for x in looks}) > 1],
         }
 
+    @cached_property
+    def bursts(self) -> list[list[Look]]:
+        """Runs of images that look alike and have running numbers, such as the frames of a film."""
+        return bursts(self.looks)
+
     @property
     def benchmark(self) -> Benchmark | None:
         """The published benchmark with this name, or with domains of these names."""
@@ -126,6 +133,7 @@ class Survey:
             "modes": self.modes,
             "corrupt": [{"file": look.name, "reason": look.problem} for look in self.corrupt],
             "duplicates": self.duplicates,
+            "bursts": [[look.name for look in run] for run in self.bursts],
             "notes": list(self.oddities),
         }
 
@@ -171,7 +179,13 @@ def _look(file: File) -> Look:
         image, mode = read_rgb(content)
     except ImageError as error:
         return replace(seen, problem=str(error))
-    return replace(seen, sha256=content_hash(content, mode), shape=(image.height, image.width), mode=mode)
+    return replace(
+        seen,
+        sha256=content_hash(content, mode),
+        shape=(image.height, image.width),
+        mode=mode,
+        thumbnail=thumbnail(image),
+    )
 
 
 def _look_at_arrays(data: Domains) -> list[Look]:

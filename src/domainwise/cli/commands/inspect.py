@@ -33,18 +33,26 @@ def inspect(
         Path, typer.Option("--picture", metavar="FILE", help="Where a sample of the images is drawn.")
     ] = Path("domainwise-inspect.png"),
     no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw no picture.")] = False,
+    manifest: Annotated[
+        Path | None,
+        typer.Option("--manifest", metavar="FILE.csv", help="Write a manifest in which each burst is a group."),
+    ] = None,
     quiet: o.Quiet = False,
 ) -> None:
     """Say what a data set consists of: images per domain and class, sizes, corrupt files, duplicates."""
     import json
     import sys
 
+    from domainwise.data.bursts import check_manifest, write_manifest
+    from domainwise.data.domains import Domains
     from domainwise.data.inspect import check_sheet, survey, write_contact_sheet
     from domainwise.data.sources.open import find_source
 
     if not no_picture:
         check_sheet(picture)
     found = find_source(data)
+    if manifest is not None:
+        check_manifest(found, manifest)
     with _bar(quiet) as told:
         surveyed = survey(found, told)
     if format is SurveyFormat.json:
@@ -55,6 +63,10 @@ def inspect(
         path = write_contact_sheet(found, picture)
         if not quiet:
             print(f"picture: {path}", file=sys.stderr)
+    if manifest is not None and not isinstance(found, Domains):
+        path = write_manifest(found, surveyed, manifest)
+        if not quiet:
+            print(f"manifest: {path}", file=sys.stderr)
 
 
 @contextmanager
@@ -97,6 +109,7 @@ def _lines(survey: Survey) -> list[str]:
     lines += _first(f"{len(survey.corrupt)} corrupt", [f"{look.name} ({look.problem})" for look in survey.corrupt])
     for where, groups in survey.duplicates.items():
         lines += _first(f"{len(groups)} duplicates {MEANING[where]}", [" = ".join(names) for names in groups])
+    lines += _bursts(survey)
     lines += [f"note: {oddity}" for oddity in survey.oddities]
     if survey.benchmark is not None and not survey.difference:
         lines.append(f"benchmark: {survey.benchmark.title}, with as many images as published")
@@ -106,6 +119,14 @@ def _lines(survey: Survey) -> list[str]:
         f" (with the presets domainbed and swad {survey.plain})" if survey.plain not in ("", survey.fingerprint) else ""
     )
     return [*lines, f"fingerprint: {survey.fingerprint}{apart}"]
+
+
+def _bursts(survey: Survey) -> list[str]:
+    runs = [f"{run[0].name} to {run[-1].name}, {len(run)} images" for run in survey.bursts]
+    if not runs:
+        return []
+    told = _first(f"{len(runs)} bursts of images that look alike", runs)
+    return [*told, "  A split may tear them apart: --manifest FILE.csv writes a manifest that keeps each together."]
 
 
 MEANING = {"across": "across domains", "within": "within a domain", "contradicting": "in different classes"}
