@@ -34,6 +34,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("DOMAINWISE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials for which no number of processes is given run in this one, which is quick to start."""
+    monkeypatch.setattr("domainwise.sweeps.engine.processes_for", lambda device, threads: 1)
+
+
 @pytest.fixture
 def domainwise(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -21,7 +21,7 @@ def main() -> None:
     gc.set_threshold(*RARELY)
     os.environ.setdefault(*NOT_AGAIN)
     from domainwise.cli import app
-    from domainwise.errors import InputError
+    from domainwise.errors import InputError, TrialError
 
     atexit.register(gc.freeze)  # nothing is gained by looking for cycles among ten thousand trials on the way out
     if isinstance(sys.stdout, TextIOWrapper):  # names on a disk need not be valid Unicode
@@ -38,7 +38,7 @@ def main() -> None:
         if told:
             raise
         print(f"domainwise: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(1 if isinstance(error, TrialError) else 2)
     except (OSError, MemoryError) as error:
         if told:
             raise
@@ -53,7 +53,7 @@ def main() -> None:
 
 @contextmanager
 def notes_in_lines() -> Iterator[None]:
-    """Say each note once, when it comes and without the place in the code."""
+    """Say each warning of ours once, when it comes and without the place in the code."""
     from domainwise.errors import Note
 
     said: set[str] = set()

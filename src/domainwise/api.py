@@ -1,34 +1,39 @@
-"""Compare algorithms and train models from Python; the command line is a thin layer over this."""
+"""Compare algorithms and train models: what Python users call, and each command is a thin layer over."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from domainwise.algorithms import parse
 from domainwise.averaging import canonical
 from domainwise.data.domains import Domains
-from domainwise.errors import InputError, typed
+from domainwise.errors import InputError, typed, warn
 from domainwise.experiment.output_folder import ended, make_room, opened, refuse_file, restored, serves
 from domainwise.experiment.records import Event
 from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
 from domainwise.experiment.settings import Choice, Settings, resolve, together
 from domainwise.experiment.trial import Trial
-from domainwise.machine import choose_device
+from domainwise.machine import choose_device, threads_for
 from domainwise.report.expectation import refitting, refuse_settings
-from domainwise.report.results import Results as Results
-from domainwise.saved_models.keep import Keep, spread
+from domainwise.report.results import LivePage, Results as Results
+from domainwise.saved_models.keep import spread
 from domainwise.saved_models.saved import Model
-from domainwise.sweeps.engine import Engine, Runs
+from domainwise.sweeps.engine import Runs, runs_for
+from domainwise.sweeps.progress import display, outlook, troubles
 from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.status import write_plan
 from domainwise.sweeps.work import tidy
-from domainwise.training.fit import Fitting, fitting
+from domainwise.training.fit import Fitting, fitted, fitting
 from domainwise.training.plan import plan, seeds_of, targets_of
+from domainwise.training.reading import Reading, read, settings_for
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch
 from domainwise.training.suited_settings import automatic, remember
@@ -36,7 +41,7 @@ from domainwise.training.suited_settings import automatic, remember
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is to be run, and where: laid out before anything starts."""
+    """The trials that are to be run, and where: laid out before anything starts."""
 
     data: Domains
     trials: tuple[Trial, ...]
@@ -44,7 +49,7 @@ class Comparison:
     choice: Choice | None = None  # of the network, which the folder is to remember
 
     def missing(self, retry_failed: bool = False) -> list[Trial]:
-        """The trials that have not come to an end yet, or that ended without the average that is asked for now."""
+        """Return the trials that have not ended yet, or that ended without an average that is asked for now."""
         found = listing(self.folder, files=retry_failed).results
         again = ("failed", DAMAGED) if retry_failed else ()
         have = {id for id, result in found.items() if result["status"] not in again}
@@ -66,10 +71,49 @@ class Comparison:
             engine.run(missing, self.data, self.folder, watch)
         return self.results()
 
+    def go(
+        self,
+        runs: Runs,
+        *,
+        progress: bool | None = None,
+        report: bool = False,
+        dry_run: bool = False,
+        retry_failed: bool = False,
+        watch: Watch | None = None,
+    ) -> Results:
+        """Run what is missing, show how far it is and warn of what failed; the arguments are those of ``compare``."""
+        missing = self.missing(retry_failed)
+        for line in outlook(self.trials, missing, self.data, self.folder, runs) if progress else ():
+            print(line, file=sys.stderr, flush=True)
+        if dry_run:
+            for trial in missing:
+                where = f"target {'+'.join(trial.targets)}  seed {trial.seed}  draw {trial.draw}"
+                print(f"{trial.id}  {trial.label}  {where}")
+            print(f"{len(missing)} trials to run, results in {self.folder}")
+            return self.results()
+        with display(len(missing), progress) as shown:
+            page = LivePage(self.results, len(self.trials), len(missing)) if report else None
+            results = self.run(runs, _all_of(shown.watch, watch, page.watch if page else None), retry_failed)
+        if report:
+            results.report(results.page)
+        for sentence in troubles(results.troubled):
+            warn(sentence)
+        return results
+
     def results(self) -> Results:
+        """Return the results of those that have ended."""
         found, trials = listing(self.folder, files=True).results, self.folder / "trials"
         own = [Outcome(trial, found[trial.id], trials / trial.id) for trial in self.trials if trial.id in found]
         return Results(tuple(variants(own)), self.folder, self.data)
+
+
+def _all_of(*watches: Watch | None) -> Watch:
+    def watch(trial: Trial, event: Event) -> None:
+        for one in watches:
+            if one:
+                one(trial, event)
+
+    return watch
 
 
 def prepare(
@@ -117,67 +161,82 @@ def default_folder(command: str, trial: Trial) -> Path:
 
 @typed
 def compare(
-    data: Domains,
+    data: Domains | str | os.PathLike[str],
     algorithms: str | Sequence[str],
     *,
     targets: str | Sequence[str] = "all",
     seeds: int | str | Sequence[int] = 3,
+    draws: int = 1,
     preset: str = "quick",
     set: Mapping[str, Any] | None = None,
     average: str | Sequence[str] = "none",
-    draws: int = 1,
     output: Path | str | None = None,
-    device: str = "cpu",
-    processes: int = 1,
+    command: str = "compare",
+    cache: Path | str | None = None,
+    skip_corrupt: bool = False,
+    strict: bool = False,
+    device: str = "auto",
+    processes: int | None = None,
+    threads: int | None = None,
     per_gpu: Many = "auto",
-    threads: int = 1,
-    keep: Keep = "best",
-    snapshots: int = 0,
-    evaluate_all: bool = False,
     timeout: float | None = None,
     retries: int | None = None,
     retry_failed: bool = False,
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
+    progress: bool | None = None,
+    report: bool = False,
+    dry_run: bool = False,
     watch: Callable[[Trial, Event], None] | None = None,
-    **settings: Any,
+    **options: Any,
 ) -> Results:
-    """Train every algorithm with every target held out in turn and every seed, and compare on the unseen domain.
+    """Train every algorithm with every target held out in turn and every seed, and compare on the target domain.
 
-    What was computed before in the same output folder is not computed again. ``settings`` are those of the preset
-    (steps, batch, network, weights, dropout, ...); ``set`` takes them too, and hyperparameters for all algorithms that
-    have them; ``seeds`` is how many, or which ("100-107"); ``draws`` above 1 searches at random beside the defaults;
-    ``average`` is an averager such as "swad", or several as in "swad,ma", each reported beside the model; ``keep``
-    and ``snapshots`` say which models stay (see ``domainwise compare --help``); ``evaluate_all`` evaluates what
-    the sources are trained on too; ``timeout`` ends a trial that takes more seconds; ``retries`` is how often one
-    whose process has died is tried again, once if not given.
+    What was computed before in the same output folder is not computed again. Trials that fail or diverge are warned
+    of, and the others go on.
+
+    Args:
+        data: domains, or what ``--data`` takes ("photos", "pacs=DIR", "manifest.csv"), which is then decoded in the
+            size that the settings ask for, into ``cache``.
+        seeds: how many, or which, as in "100-107".
+        draws: above 1 searches at random beside the defaults.
+        average: an averager such as "swad", or several as in "swad,ma", each reported beside the model.
+        output: folder of the results; without one it is named after ``command`` and the settings.
+        processes, per_gpu: how many trials run side by side on a CPU, and on each GPU.
+        timeout: ends a trial that takes more seconds. ``retries``: how often one whose process died is tried again.
+        progress: False shows nothing, True also says what is to be run; by default bars show where somebody looks on.
+        report: write ``report.html`` into the folder too, anew as trials end.
+        dry_run: print what would be run, and run nothing.
+        **options: settings of the preset (steps, batch, network, weights, ...), as ``set`` takes them too; ``set``
+            also takes hyperparameters for all algorithms that have them. And options of a run: ``keep`` ("best",
+            "none", "all") and ``snapshots`` say which models stay; ``evaluate_all``; ``compile``, ``capture`` and
+            ``deterministic`` on a GPU.
     """
-    device = choose_device(device)
-    chosen = resolve(preset, benchmark=data.name, device=device, given=together(settings, set or {}))
-    spread(snapshots, chosen.steps)
-    comparison = prepare(
-        data,
-        algorithms,
-        targets=targets,
-        seeds=seeds,
-        settings=chosen,
-        average=average,
-        draws=draws,
-        output=output,
-        device=device,
+    device = choose_device(device, elsewhere=engine == "ray")
+    run, given = RunOptions.taken_from({**options, "cache": cache}, device)
+    settings = settings_for(data, preset, device=device, given=together(given, set or {}))
+
+    def asked(data: Domains, settings: Settings) -> tuple[Comparison, Runs]:
+        spread(run.snapshots, settings.steps)
+        runs = runs_for(
+            settings.network, run, processes=processes, threads=threads, per_gpu=per_gpu, timeout=timeout,
+            retries=retries, engine=engine, address=address,
+        )  # fmt: skip
+        return prepare(
+            data, algorithms, targets=targets, seeds=seeds, settings=settings, average=average, draws=draws,
+            output=output, command=command, device=device,
+        ), runs  # fmt: skip
+
+    how = Reading(cache, skip_corrupt, strict, progress, decode=not dry_run)
+    comparison, runs = asked(*read(data, settings, how, device=device, output=output, check=asked))
+    return comparison.go(
+        runs, progress=progress, report=report, dry_run=dry_run, retry_failed=retry_failed, watch=watch
     )
-    engine = Engine(
-        RunOptions(device, keep=keep, snapshots=snapshots, evaluate_all=evaluate_all),
-        processes,
-        threads,
-        per_gpu,
-        timeout,
-        retries,
-    )
-    return comparison.run(engine, watch or (lambda trial, event: None), retry_failed)
 
 
 @typed
 def fit(
-    data: Domains | Results,
+    data: Domains | Results | str | os.PathLike[str],
     algorithm: str = "arith",
     *,
     seed: int = 0,
@@ -185,12 +244,15 @@ def fit(
     set: Mapping[str, Any] | None = None,
     average: str | Sequence[str] = "none",
     output: Path | str | None = None,
-    device: str = "cpu",
-    threads: int = 1,
-    snapshots: int = 0,
+    cache: Path | str | None = None,
+    skip_corrupt: bool = False,
+    strict: bool = False,
+    device: str = "auto",
+    threads: int | None = None,
+    progress: bool | None = None,
     watch: Callable[[Trial, Event], None] | None = None,
     trust_code: bool = False,
-    **settings: Any,
+    **options: Any,
 ) -> Model:
     """Train on all domains, hold none out, and return the model: the one to use on a domain that nobody has seen.
 
@@ -202,21 +264,36 @@ def fit(
     arguments are those of ``compare``; with ``average`` the averaged weights are the model, of several averagers those
     of the first.
     """
+    if {"keep", "evaluate_all"} & options.keys():
+        raise InputError("keep and evaluate_all are for comparisons: fit keeps the model that it selects")
     device = choose_device(device)
-    options = RunOptions(device, snapshots=snapshots)
+    run, rest = RunOptions.taken_from({**options, "cache": cache}, device)
+    given = together(rest, set or {})
     if isinstance(data, Results):
         asked = {"algorithm": algorithm != "arith", "preset": preset != "quick", "average": average != "none"}
-        given = together(settings, set or {})
         weights = given.pop("weights", None)
         refuse_settings([*(name for name, other in asked.items() if other), *given])
         made = refitting(data, seed=seed, weights=weights, output=output, trust_code=trust_code)
     else:
-        chosen = resolve(preset, benchmark=data.name, device=device, given=together(settings, set or {}))
-        made = fitting(data, algorithm, seed=seed, settings=chosen, average=average, output=output, device=device)
-    return _model_of(made, options, threads, watch)
+        settings = settings_for(data, preset, device=device, given=given)
+        trial = partial(fitted, algorithm=algorithm, seed=seed, average=average)
+        domains, settings = read(
+            data, settings, Reading(cache, skip_corrupt, strict, progress), device=device, output=output,
+            check=lambda data, settings: trial(data, settings=settings),
+        )  # fmt: skip
+        made = fitting(domains, algorithm, seed=seed, settings=settings, average=average, output=output)
+    return _trained(made, run, threads, progress, watch)
 
 
-def _model_of(made: Fitting, options: RunOptions, threads: int, watch: Callable[[Trial, Event], None] | None) -> Model:
-    result = made.run(options, threads=threads, watch=watch or (lambda trial, event: None))
+def _trained(
+    made: Fitting, options: RunOptions, threads: int | None, progress: bool | None, watch: Watch | None
+) -> Model:
+    trial = made.trial
+    if progress:
+        about = f"{trial.label} on all {len(made.data)} domains of {made.data.name}, {trial.steps} updates"
+        print(f"{about}, network {trial.network}; its model goes to {made.folder}", file=sys.stderr, flush=True)
+    with display(1, progress) as shown:
+        threads = threads or threads_for(trial.network)
+        result = made.run(options, threads=threads, watch=_all_of(shown.watch, watch))
     made.check(result)
     return made.model(options.device)

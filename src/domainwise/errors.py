@@ -25,6 +25,10 @@ class InputError(ValueError):
         return sentence(super().__str__())  # it names what others have named
 
 
+class TrialError(InputError):
+    """A training came to no good end. The command line prints it and exits with 1."""
+
+
 class Note(UserWarning):
     """Something to know that ends nothing: a warning in Python, a line on the command line."""
 

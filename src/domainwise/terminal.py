@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
 from domainwise.errors import printed
@@ -18,7 +19,6 @@ from domainwise.machine import human_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
-
 
 SECONDS = 15.0  # between two lines
 
@@ -72,12 +72,29 @@ def plainly(command: Callable[..., None]) -> Callable[..., None]:
     return printing
 
 
+def lively(progress: bool | None) -> bool:
+    """Whether to show progress: as asked, and if nobody has said, where a person looks on."""
+    return progress if progress is not None else in_notebook() or bool(sys.stderr and sys.stderr.isatty())
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    return "ipykernel" in sys.modules and "IPython" in sys.modules
+
+
+def draws_bars() -> bool:
+    """Whether bars can be drawn: on a terminal, and in a notebook that has widgets."""
+    if in_notebook():
+        return find_spec("ipywidgets") is not None
+    return bool(sys.stderr and sys.stderr.isatty())
+
+
 @contextmanager
 def pace(about: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on a terminal, or a line now and then elsewhere; yields ``tick(done, total)``."""
     if quiet:
         yield lambda done, total: None
-    elif sys.stderr.isatty():
+    elif draws_bars():
         from rich.progress import Progress
 
         bars = Progress(console=console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty())

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from domainwise import __version__
 from domainwise.acceleration.benchmark import Timing
-from domainwise.cli.option_groups import grouped
+from domainwise.cli.options import grouped
 from domainwise.report.results import Results
 
 SHORT = ["--targets", "75", "--seeds", 1, "--steps", 3, "--processes", 1]
@@ -175,8 +175,8 @@ def test_the_report_is_written_while_trials_run(domainwise, tmp_path: Path, monk
         return written
 
     monkeypatch.setattr(Results, "report", report)
-    monkeypatch.setattr("domainwise.cli.live_report.AT_LEAST", 0)
-    monkeypatch.setattr("domainwise.cli.live_report.SHARE", 0)
+    monkeypatch.setattr("domainwise.report.results.AT_LEAST", 0)
+    monkeypatch.setattr("domainwise.report.results.SHARE", 0)
     domainwise(*compare("--algorithms", "erm,arith,fish", "-o", "out"))
     assert [re.findall(r"(\d) of 3 trials have ended", page) for page in pages] == [["1"], ["2"], []]
     assert ['http-equiv="refresh"' in page for page in pages] == [True, True, False]

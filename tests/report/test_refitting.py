@@ -157,7 +157,7 @@ def test_from_a_comparison_to_predictions_on_the_command_line(domainwise: Comman
     code, _, said = domainwise(
         "fit", "--from", "results", "--data", "photos", "--steps", 9, "--set", "lr=1", "-o", "model"
     )
-    assert (code, "leave out steps, set, or give data" in said) == (2, True)
+    assert (code, "leave out steps, lr, or give data" in said) == (2, True)
     assert not (tmp_path / "model").exists()
     code, out, said = domainwise("fit", "--from", "results", "--data", "photos", "-o", "model")
     row, model = Results.open(tmp_path / "results").recommend(), dw.load(tmp_path / "model")

@@ -35,15 +35,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (
-    demo, compare, sweep, run, fit, predict, status, report, reproduce, show, check, surface, balance, tensorboard,
-    inspect, algorithms, bench,
-    import_domainbed, export_domainbed,
-)  # fmt: skip
-for command in COMMANDS:
-    app.command()(plainly(command))
-for group in (presets.app, cache.app):
-    app.add_typer(group)
+COMMANDS = {
+    "Your data": (demo, inspect, compare, report, fit, predict, show, status),
+    "Research": (run, sweep, reproduce, algorithms, surface, balance, tensorboard, import_domainbed, export_domainbed),
+    "Housekeeping": (check, bench),
+}
+for heading, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=heading)(plainly(command))
+app.add_typer(presets.app, rich_help_panel="Research")
+app.add_typer(cache.app, rich_help_panel="Housekeeping")
 
 
 def _print_version(wanted: bool) -> None:

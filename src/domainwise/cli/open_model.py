@@ -24,18 +24,17 @@ def trained(
     import torch
 
     from domainwise.analysis.task import task
-    from domainwise.cli.option_groups import Machine
-    from domainwise.cli.reading import read_for
     from domainwise.experiment.trial import Trial
     from domainwise.machine import check_count, choose_device
     from domainwise.saved_models.saved import load
+    from domainwise.training.reading import Reading, read_for
 
     if threads:
         torch.set_num_threads(check_count("threads", threads))
     device = choose_device(device)
     model = load(run, device=device, which="best", trust_code=trust_code)
     trial = Trial.from_json(model.config["trial"])
-    opened = read_for(trial, data, Machine(cache=cache, quiet=quiet))
+    opened = read_for(trial, data, Reading(cache, progress=not quiet))
     return task(model, opened, images, precision=precision)
 
 

@@ -1,10 +1,18 @@
-"""Options that several commands share, so that they mean and say the same everywhere."""
+"""Options that several commands share, alone and in groups, so that they mean and say the same everywhere.
+
+A group is a dataclass among the parameters of a command: each of its fields is an option, and ``panel`` is its heading.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
@@ -49,7 +57,7 @@ Weights = Annotated[
 ]
 Steps = Annotated[int | None, typer.Option(help="Updates of one trial.")]
 BatchSize = Annotated[int | None, typer.Option("--batch", help="Images of each source domain in one update.")]
-Size = Annotated[int | None, typer.Option(help="Side of the square that the network sees.")]
+Size = Annotated[int | None, typer.Option("--size", help="Side of the square that the network sees.")]
 Every = Annotated[int | None, typer.Option("--evaluate-every", help="Updates between two evaluations.")]
 EvaluateAll = Annotated[
     bool, typer.Option("--evaluate-all", help="Evaluate what the sources are trained on too, as DomainBed does.")
@@ -68,9 +76,7 @@ Average = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "-o", "--output", help="Folder for what comes of it; ./domainwise-runs/<command>-<hash> if none is given."
-    ),
+    typer.Option("-o", "--output", help="Output folder; ./domainwise-runs/<command>-<hash> if none is given."),
 ]
 Cache = Annotated[
     Path | None,
@@ -134,3 +140,138 @@ Address = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Of a Ray cluster; without it one is started on this machine."),
 ]
+
+
+@dataclass(frozen=True)
+class PaperChoices:
+    """The settings of a trial that are not left to the preset, nor to a table of the paper."""
+
+    panel: ClassVar[str] = "Training"
+
+    network: Network = None
+    weights: Weights = None
+    steps: Steps = None
+    batch: BatchSize = None
+    input_size: Size = None
+    evaluate_every: Every = None
+    set: Set = None
+    precision: Precision = None
+
+
+@dataclass(frozen=True)
+class Choices(PaperChoices):
+    """The settings of a trial that are not left to the preset."""
+
+    balanced: Balanced = False
+    average: Average = "none"
+
+
+@dataclass(frozen=True)
+class Models:
+    """Which models a trial leaves, and what is evaluated beside."""
+
+    panel: ClassVar[str] = "What a trial leaves"
+
+    keep: Keep = Kept.best
+    snapshots: Snapshots = 0
+    evaluate_all: EvaluateAll = False
+
+
+@dataclass(frozen=True)
+class ModelsOfSweep(Models):
+    """The same for a search of many trials, which keeps no models by itself."""
+
+    keep: Keep = Kept.none
+
+
+@dataclass(frozen=True)
+class Images:
+    """How data is read."""
+
+    panel: ClassVar[str] = "Reading images"
+
+    cache: Cache = None
+    skip_corrupt: SkipCorrupt = False
+    strict: Strict = False
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one trial runs on."""
+
+    panel: ClassVar[str] = "This machine"
+
+    device: Device = "auto"
+    threads: Threads = None
+    no_compile: NoCompile = False
+    no_capture: NoCapture = False
+    deterministic: Deterministic = False
+
+
+@dataclass(frozen=True)
+class Many:
+    """How many trials run at once, and what becomes of those that do not end."""
+
+    panel: ClassVar[str] = "Many trials"
+
+    processes: Processes = None
+    per_gpu: PerGPU = "auto"
+    timeout: Timeout = None
+    retries: Retries = None
+    retry_failed: RetryFailed = False
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Which engine runs the trials."""
+
+    panel: ClassVar[str] = "Many trials"
+
+    engine: EngineNamed = Engine.local
+    address: Address = None
+
+
+@dataclass(frozen=True)
+class Results:
+    """Where results go, and how they are printed."""
+
+    panel: ClassVar[str] = "Results"
+
+    output: Output = None
+    format: TableFormat = Format.table
+    dry_run: DryRun = False
+    quiet: Quiet = False
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with the fields of its groups as parameters of their own, for typer to see."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        parameters += _options(groups[name]) if name in groups else [_option(name, hints[name], parameter.default)]
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        packed = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        command(**given, **packed)
+
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return with_options
+
+
+def _options(group: type) -> list[inspect.Parameter]:
+    hints, panel = get_type_hints(group, include_extras=True), getattr(group, "panel", None)
+    return [_option(field.name, _under(hints[field.name], panel), field.default) for field in fields(group)]
+
+
+def _under(kind: Any, panel: str | None) -> Any:
+    """Return an option that ``--help`` shows under a heading."""
+    option = copy(kind.__metadata__[0])
+    option.rich_help_panel = panel
+    return Annotated[kind.__origin__, option]
+
+
+def _option(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

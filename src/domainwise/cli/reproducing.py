@@ -1,16 +1,15 @@
-"""How tables and figures of the paper are made from what was typed."""
+"""Make tables and figures of the paper from what was typed: run what they need, one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from domainwise._version import __version__
 from domainwise.api import Comparison
-from domainwise.cli.job import Job
-from domainwise.cli.option_groups import Machine
-from domainwise.cli.reading import Ask, read
+from domainwise.cli.options import Images, Results
 from domainwise.data.domains import Domains
 from domainwise.data.sources.open import benchmark_named
 from domainwise.errors import InputError
@@ -24,6 +23,8 @@ from domainwise.paper.layout import PaperRequest
 from domainwise.paper.numbers import DATA_SETS
 from domainwise.paper.page import Page
 from domainwise.paper.tables import TABLES, PaperTable, table5
+from domainwise.sweeps.engine import Runs
+from domainwise.training.reading import Reading, read, settings_for
 
 # Enough of the digits for every table and figure in a few minutes: the two targets that are hardest, and fewer steps
 # for the figure whose steps cost up to ten times as much.
@@ -32,22 +33,27 @@ DIGITS_TARGETS, DIGITS_STEPS, FEWER_STEPS = "0,75", 151, 101
 
 @dataclass
 class Making:
+    """Makes tables and figures, and remembers the trials that they needed."""
+
     texts: Sequence[str]  # data, as typed
-    ask: Ask
+    given: Mapping[str, Any]  # settings
     preset: str | None
     wish: PaperRequest  # targets "" where none were named
-    machine: Machine
-    job: Callable[[Comparison, bool], Job]  # whether models are kept
+    device: str
+    images: Images
+    results: Results
+    runs: Callable[[str, bool], Runs]  # for a network, and whether models are kept
+    retry_failed: bool = False
     ended: dict[tuple[Path, str], Outcome] = field(default_factory=dict)  # by folder and averager
     listed: set[tuple[Path, str]] = field(default_factory=set)  # trials that a dry run has named, and their folders
 
     def make(self, name: str) -> list[Page | Drawing]:
         """One table or figure; nothing in a dry run."""
         if name in ("figure1", "figure2", "table5"):
-            return [] if self.machine.dry_run else [_alone(name, self.wish)]
+            return [] if self.results.dry_run else [_alone(name, self.wish)]
         item = TRAINED["figure3" if name == "figure4" else name]
         found = self._run(item, self._wish(name))
-        if self.machine.dry_run:
+        if self.results.dry_run:
             return []
         outcomes = [one for _, own in found for one in own]
         if name in TABLES:
@@ -56,7 +62,7 @@ class Making:
             return [figure4()] if name == "figure4" else []
         if name == "figure5":
             return [*figure5(outcomes, self.wish)]
-        return [_surface(name, *found[0], self.ask.device)]
+        return [_surface(name, *found[0], self.device)]
 
     @property
     def troubled(self) -> bool:
@@ -75,38 +81,37 @@ class Making:
             data, settings = self._opened(text, item)
             targets = wish.targets or (DIGITS_TARGETS if text == "digits" else "all")
             own = replace(wish, targets=targets)
-            folder, keep = self.machine.output or default_folder([data.name]), item.models > 0
+            folder, keep = self.results.output or default_folder([data.name]), item.models > 0
             # a model is kept in a folder of its own: that of a table may have ended without, or with an average beside
             comparison = item.trials(data, settings, own, folder / "figure3" if keep else folder)
             found.append((data, self._outcomes(comparison, keep)))
         return found
 
     def _outcomes(self, comparison: Comparison, keep: bool) -> list[Outcome]:
-        if self.machine.dry_run:
-            return self._list(comparison)
-        results = self.job(comparison, keep).run()
-        assert results is not None
-        self.ended |= {(one.folder, one.average): one for one in results.outcomes}
-        return list(results.outcomes)
-
-    def _list(self, comparison: Comparison) -> list[Outcome]:
-        """Trials that several tables share are named once."""
-        folder = comparison.folder
-        fresh = tuple(trial for trial in comparison.trials if (folder, trial.id) not in self.listed)
-        self.listed |= {(folder, trial.id) for trial in fresh}
-        if fresh:
-            self.job(replace(comparison, trials=fresh), False).run(dry_run=True)
-        return []
+        if self.results.dry_run:  # trials that several tables share are named once
+            fresh = tuple(one for one in comparison.trials if (comparison.folder, one.id) not in self.listed)
+            self.listed |= {(comparison.folder, one.id) for one in fresh}
+            comparison = replace(comparison, trials=fresh)
+        if not comparison.trials:
+            return []
+        found = comparison.go(
+            self.runs(comparison.trials[0].network, keep), progress=not self.results.quiet,
+            report=not self.results.dry_run, dry_run=self.results.dry_run, retry_failed=self.retry_failed,
+        )  # fmt: skip
+        self.ended |= {} if self.results.dry_run else {(one.folder, one.average): one for one in found.outcomes}
+        return list(found.outcomes)
 
     def _opened(self, text: str, item: PaperTable) -> tuple[Domains, Settings]:
-        own = is_the_papers(text)
-        ask = replace(self.ask, preset=self.preset or (item.preset if own else "quick"))
-        if ask.preset == "quick" and ask.network is None:  # as ever, whatever is at hand on this machine
-            ask = replace(ask, network="small")
-        if text == "digits" and self.preset is None and ask.steps is None:
-            steps = DIGITS_STEPS if item.name in TABLES else FEWER_STEPS
-            ask = replace(ask, steps=steps, evaluate_every=ask.evaluate_every or steps // 10)
-        data, settings = read(text, ask, self.machine)
+        own, given = is_the_papers(text), dict(self.given)
+        if text == "digits" and self.preset is None and "steps" not in given:
+            given["steps"] = DIGITS_STEPS if item.name in TABLES else FEWER_STEPS
+            given.setdefault("evaluate_every", given["steps"] // 10)
+        preset = self.preset or (item.preset if own else "quick")
+        if preset == "quick":
+            given.setdefault("network", "small")  # as ever, whatever is at hand on this machine
+        settings = settings_for(text, preset, device=self.device, given=given)
+        how = Reading(**vars(self.images), progress=not self.results.quiet, decode=not self.results.dry_run)
+        data, settings = read(text, settings, how, device=self.device, output=self.results.output)
         if data.name in DATA_SETS and not own:
             raise InputError(
                 f"{text} is called like a benchmark of the paper: if it is that, give --data {data.name}={text}"

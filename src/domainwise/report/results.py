@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domainwise.errors import InputError, require, typed
+from domainwise.experiment.records import Event
 from domainwise.experiment.results import Outcome, listing, told_apart, variants, warn_of_damage
+from domainwise.experiment.trial import Trial
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +44,11 @@ class Results:
             raise InputError(f"{folder} has no finished trials: give the folder that a comparison wrote to")
         warn_of_damage(trials)
         return cls(found, folder, data)
+
+    @property
+    def page(self) -> Path:
+        """The file that a report of these results is in, if none is named."""
+        return self.folder / "report.html"
 
     @property
     def troubled(self) -> list[Outcome]:
@@ -96,3 +106,31 @@ class Results:
 
         found = power(self, difference)
         return write(self.outcomes, Path(path), running=running, power=found)
+
+
+AT_LEAST = 10.0  # seconds between two pages that are written while trials run
+SHARE = 20  # writing takes no more than one part in this many of the time
+
+
+class LivePage:
+    """Write a report anew as trials end, as often as costs little."""
+
+    def __init__(self, results: Callable[[], Results], trials: int, missing: int) -> None:
+        self.results, self.trials, self.missing = results, trials, missing
+        self.next = time.monotonic() + AT_LEAST
+
+    def watch(self, trial: Trial, event: Event) -> None:
+        """Hear what happens to a trial."""
+        if "result" not in event:
+            return
+        self.missing -= 1
+        if self.missing and time.monotonic() >= self.next:
+            started = time.monotonic()
+            with suppress(OSError, InputError):  # no reason to stop training
+                self._write()
+            self.next = time.monotonic() + max(AT_LEAST, SHARE * (time.monotonic() - started))
+
+    def _write(self) -> None:
+        ended = f"{self.trials - self.missing} of {self.trials} trials have ended"
+        found = self.results()
+        found.report(found.page, running=f"{ended}; this page shows those, and loads itself again.")

@@ -46,6 +46,7 @@ class Model:
     algorithm: Algorithm
     config: Mapping[str, Any]
     card: Card = field(default=Card(), repr=False)
+    folder: Path | None = field(default=None, repr=False, compare=False)  # that it was loaded from
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -133,7 +134,7 @@ def loaded(
     for name, value in config.get("recalled", {}).items():
         if name in algorithm.recalled:
             setattr(algorithm, name, value)
-    return Model(algorithm, config, read_card(home))
+    return Model(algorithm, config, read_card(home), home)
 
 
 def home_of(folder: Path, which: str | None) -> Path:

@@ -17,7 +17,7 @@ from domainwise.experiment.output_folder import served
 from domainwise.experiment.records import Event
 from domainwise.experiment.settings import number, whole
 from domainwise.experiment.trial import Trial
-from domainwise.machine import check_count
+from domainwise.machine import check_count, processes_for, threads_for
 from domainwise.sweeps.claims import Claims
 from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.work import work
@@ -33,7 +33,15 @@ LOOK = 0.5  # seconds between two looks at what others are doing
 
 
 class Runs(Protocol):
-    """What an engine is: something that sees to it that every trial comes to its end."""
+    """An engine: it sees to it that every trial comes to its end."""
+
+    @property
+    def options(self) -> RunOptions:
+        """Return the options of every run."""
+
+    @property
+    def at_once(self) -> int:
+        """Return how many trials run side by side."""
 
     def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         """Run all of them, each into ``folder/trials/<id>``; at the end of each ``watch`` hears {"result": ...}.
@@ -135,3 +143,29 @@ def run_shared(
         for trial in list(left.values()):
             if result := served(folder / "trials" / trial.id, trial):
                 hear(trial, {"result": result, "elsewhere": True})
+
+
+def runs_for(
+    network: str,
+    options: RunOptions,
+    *,
+    processes: int | None = None,
+    threads: int | None = None,
+    per_gpu: Many = "auto",
+    timeout: float | None = None,
+    retries: int | None = None,
+    engine: str = "local",
+    address: str | None = None,
+) -> Runs:
+    """Return the engine that runs trials as they are asked for, and what suits this machine where nothing is said."""
+    if address is not None and engine != "ray":
+        raise InputError("the address is of a Ray cluster: ask for the engine ray too, or leave it out")
+    if processes and options.device != "cpu":
+        raise InputError("processes are for a CPU; on a GPU, per_gpu says how many trials run side by side")
+    threads = threads or threads_for(network)
+    local = Engine(options, processes or processes_for(options.device, threads), threads, per_gpu, timeout, retries)
+    if engine == "local":
+        return local
+    from domainwise.sweeps.ray_engine import RayEngine
+
+    return RayEngine(local, address)

@@ -1,29 +1,42 @@
-"""Show how far trials are: live bars on a terminal, a line for each that ends elsewhere."""
+"""Say what is to be run, show how far it is (bars, or a line for each trial that ends), and say what failed."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from domainwise.data.domains import Domains
 from domainwise.errors import legible, sentence
 from domainwise.experiment.records import Event, Result
-from domainwise.machine import human_duration
-from domainwise.sweeps.status import describe
-from domainwise.terminal import console, plain_streams
+from domainwise.experiment.results import Outcome, outcomes
+from domainwise.machine import free_disk, human_duration, human_size
+from domainwise.sweeps.disk_space import disk_needed
+from domainwise.sweeps.engine import Runs
+from domainwise.sweeps.status import describe, estimate, working
+from domainwise.terminal import console, draws_bars, lively, plain_streams
 
 if TYPE_CHECKING:
     from domainwise.experiment.trial import Trial
 
 
-def display(trials: int, *, quiet: bool) -> Silence | Bars:
-    if quiet:
+SOON = 2.0  # seconds: what is over by then shows no bars that nobody asked for
+
+
+def display(trials: int, progress: bool | None) -> Silence | Bars:
+    """Return what shows the progress of so many trials; None is bars where somebody looks on and it lasts."""
+    if not lively(progress):
         return Silence()
-    return Bars(trials) if sys.stderr.isatty() else Lines(trials)
+    return Bars(trials, after=0.0 if progress else SOON) if draws_bars() else Lines(trials)
 
 
 class Silence:
+    """Show nothing."""
+
     def __enter__(self) -> Self:
         return self
 
@@ -58,9 +71,9 @@ class Lines(Silence):
 
 
 class Bars:
-    """A bar for the whole and one for each trial that is running: rate, time left, current validation."""
+    """Draw a bar for the whole and one for each trial that is running: rate, time left, current validation."""
 
-    def __init__(self, trials: int) -> None:
+    def __init__(self, trials: int, *, after: float = 0.0) -> None:
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -85,17 +98,25 @@ class Bars:
         self.tasks: dict[str, Any] = {}
         self.started: dict[str, float] = {}
         self.failed, self.open = 0, ExitStack()
+        self.shown, self.begin = False, time.perf_counter() + after
 
     def __enter__(self) -> Self:
-        self.progress.start()
-        self.open.enter_context(plain_streams())  # past those of the bars, which obey
+        self._show()
         return self
+
+    def _show(self) -> None:
+        if not self.shown and time.perf_counter() >= self.begin:
+            self.shown = True
+            self.progress.start()
+            self.open.enter_context(plain_streams())  # past those of the bars, which obey
 
     def __exit__(self, *error: object) -> None:
         self.open.close()
         self.progress.stop()
 
     def watch(self, trial: Trial, event: Event) -> None:
+        """Draw what an event says of a trial."""
+        self._show()
         if "elsewhere" in event:
             self.progress.advance(self.all)
             return
@@ -121,8 +142,65 @@ class Bars:
 
 
 def told(result: Result) -> str:
+    """Say how a trial has ended."""
     if result["status"] != "finished":
         return f"{result['status']}: {result['message']}"
     selected = result["selected"] or {}
     target, validation = selected["target"], f"validation {selected['validation']:.1%}"
     return f"{validation if target is None else f'{target:.1%} ({validation})'} in {result['seconds']:.1f} s"
+
+
+def outlook(
+    trials: Sequence[Trial], missing: Sequence[Trial], data: Domains, folder: Path, runs: Runs
+) -> Iterator[str]:
+    """Yield sentences on what is about to be run: how much, on what, how long it takes and how much disk."""
+    done, first = len(trials) - len(missing), trials[0]
+    weights = {"none": "not pretrained", "pretrained": "pretrained"}.get(first.weights, "with weights from a file")
+    many = f"{len(trials)} trial{'s' * (len(trials) != 1)} of {first.steps} updates on {first.data}"
+    chosen = f" ({reason})" if (reason := first.origins.get("network", "")).startswith("auto") else ""
+    yield f"{many}, network {first.network}, {weights}{chosen}: {counted(trials)}"
+    if done:
+        more = ", nor get snapshots that they have not" if runs.options.snapshots else ""
+        yield f"{done} of them are in {folder} already and are not repeated{more}"
+    if missing and (found := outcomes(folder)):
+        yield f"{len(missing)} to run, {runs.at_once} at once: {_time(estimate(missing, found, runs.at_once))}"
+    if missing:
+        yield _disk(missing, data, folder, runs)
+    if others := working(folder):
+        yield f"other processes are at work in this folder ({len(others)} trials just now): the work is shared"
+
+
+def _disk(missing: Sequence[Trial], data: Domains, folder: Path, runs: Runs) -> str:
+    one = disk_needed(missing[0], data, keep=runs.options.keep, snapshots=runs.options.snapshots)
+    kept, running = one.afterwards * len(missing), one.running * min(runs.at_once, len(missing))
+    free = free_disk(folder)
+    enough = "" if kept + running < free else ": that will not be enough, see --keep and --snapshots"
+    models = f"{human_size(kept)} for what stays and " if kept else ""
+    return f"disk: about {models}{human_size(running)} while it runs; {human_size(free)} are free{enough}"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "how long it takes is unknown until the first have finished"
+    return f"about {human_duration(round(seconds))}, at the pace of those that have finished"
+
+
+def counted(trials: Sequence[Trial]) -> str:
+    """Name the algorithms, targets, seeds and draws of trials."""
+    algorithms = Counter(trial.label for trial in trials)
+    targets = Counter("+".join(trial.targets) for trial in trials)
+    seeds = Counter(trial.seed for trial in trials)
+    draws = 1 + max(trial.draw for trial in trials)
+    searched = f"; {draws} draws" * (draws > 1)
+    return f"{', '.join(algorithms)}; target {', '.join(targets)}; {len(seeds)} seed{'s' * (len(seeds) > 1)}{searched}"
+
+
+def troubles(found: Iterable[Outcome]) -> Iterator[str]:
+    """Yield a sentence for each algorithm of which trials came to no good end, however many."""
+    groups: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in found:
+        groups.setdefault((outcome.trial.label, outcome.result["status"]), []).append(outcome)
+    for (label, status), troubled in groups.items():
+        first = troubled[0].trial
+        where = f"the first on {'+'.join(first.targets)} with seed {first.seed}"
+        yield f"{label}: {len(troubled)} {status}, {where}: {troubled[0].result['message']}"

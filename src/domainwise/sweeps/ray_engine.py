@@ -66,6 +66,11 @@ class RayEngine:
         """Those of the engine; Ray chooses which of the GPUs, and a process sees no other."""
         return replace(self.engine.options, device=self.engine.options.device.partition(":")[0])
 
+    @property
+    def at_once(self) -> int:
+        """Return how many run side by side, as far as this machine knows."""
+        return self.engine.at_once
+
     def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
         if not trials:
             return

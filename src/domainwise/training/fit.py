@@ -19,7 +19,7 @@ from domainwise.averaging import average_models, canonical, greedy
 from domainwise.data.batches.feed import Inputs, Part
 from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
-from domainwise.errors import InputError, typed
+from domainwise.errors import InputError, TrialError, typed
 from domainwise.experiment.integrity import Damaged, Unreadable
 from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file, sentence
 from domainwise.experiment.records import Result
@@ -99,7 +99,7 @@ class Fitting:
     def check(self, result: Result) -> None:
         """That there is a model to use."""
         if result["status"] != "finished":
-            raise InputError(f"{self.trial.label} has {result['status']}: {result['message']}")
+            raise TrialError(f"{self.trial.label} has {result['status']}: {result['message']}")
         if missing := [name for name in self.trial.averages if name not in result["averages"]]:
             raise InputError(
                 f"{' and '.join(missing)} had nothing to average yet after {self.trial.steps} updates; the model "

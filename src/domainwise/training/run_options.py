@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, get_type_hints
 
 from domainwise.acceleration.cuda_graph import Fast
+from domainwise.errors import require
 from domainwise.saved_models.keep import Keep, checked
 
 
@@ -14,7 +16,8 @@ from domainwise.saved_models.keep import Keep, checked
 class RunOptions:
     """Options of a run, passed unchanged from the user to the training loop.
 
-    A new option is a field here, a field of an option group of the command line, and the line that uses it.
+    A new option is a field here, a field of an option group of the command line, and the line that uses it:
+    ``dw.compare`` and ``dw.fit`` take it by its name.
     """
 
     device: str = "cpu"
@@ -23,16 +26,25 @@ class RunOptions:
     snapshots: int = 0  # how many more models, spread over the training
     evaluate_all: bool = False  # evaluate what the sources are trained on too
     checkpoint_every: int | None = None  # updates; None saves now and then
-    cache: str | None = None  # the folder of decoded images and frozen features; None is the usual one
+    cache: str | os.PathLike[str] | None = (
+        None  # the folder of decoded images and frozen features; None is the usual one
+    )
 
     def __post_init__(self) -> None:
         checked(self.keep)
         object.__setattr__(self, "cache", None if self.cache is None else str(self.cache))
 
     @classmethod
-    def among(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Pick what is a run option out of other things, by its name."""
-        return {field.name: given[field.name] for field in fields(cls) if field.name in given}
+    def taken_from(cls, given: Mapping[str, Any], device: str) -> tuple[RunOptions, dict[str, Any]]:
+        """Take the run options out of what was given by name; returns them, and the rest, which are settings."""
+        fast = {f.name: hint for f, hint in _hinted(Fast)}
+        own = {f.name: hint for f, hint in _hinted(cls) if f.name not in ("device", "fast")}
+        for name, hint in {**own, **fast}.items():
+            if name in given:
+                require(name, given[name], hint)
+        flags = {name: given[name] for name in fast if name in given}
+        options = cls(device, Fast(**flags), **{name: given[name] for name in own if name in given})
+        return options, {name: value for name, value in given.items() if name not in {**own, **fast}}
 
     @property
     def choices(self) -> dict[str, Any]:
@@ -47,3 +59,8 @@ class RunOptions:
     def from_json(cls, content: Mapping[str, Any]) -> RunOptions:
         """Read what :meth:`to_json` returned."""
         return cls(**{**content, "fast": Fast(**content["fast"])})
+
+
+def _hinted(kind: type) -> list[tuple[Any, Any]]:
+    hints = get_type_hints(kind)
+    return [(field, hints[field.name]) for field in fields(kind)]

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 from domainwise.cli import options as o
-from domainwise.cli.option_groups import Beside, Choices, Machine, Many, grouped
 
 
-@grouped
+@o.grouped
 def compare(
     data: o.Data,
     algorithms: o.Algorithms,
@@ -12,13 +11,15 @@ def compare(
     targets: o.Targets = "all",
     seeds: o.Seeds = "3",
     preset: o.Preset = "quick",
-    choices: Choices,
-    beside: Beside,
-    machine: Machine,
-    many: Many,
+    choices: o.Choices,
+    models: o.Models,
+    images: o.Images,
+    machine: o.Machine,
+    many: o.Many,
+    results: o.Results,
 ) -> None:
     """Train algorithms with each target held out in turn, and compare them on the domain they have not seen."""
-    from domainwise.cli.request import Asked
+    from domainwise.cli.running import compared
 
-    asked = Asked(data, preset, choices, beside, machine, many)
-    asked.job(algorithms, targets=targets, seeds=seeds).go(machine.dry_run)
+    groups = (choices, models, images, machine, many, results)
+    compared(data, algorithms, *groups, targets=targets, seeds=seeds, preset=preset)

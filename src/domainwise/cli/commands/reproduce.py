@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
@@ -8,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
-from domainwise.cli.option_groups import Beside, Choices, Cluster, Machine, Many, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from domainwise.api import Comparison
     from domainwise.experiment.results import Outcome
     from domainwise.paper.figures import Drawing
     from domainwise.paper.layout import PaperRequest
@@ -26,7 +25,7 @@ class Error(StrEnum):
     domainbed = "domainbed"
 
 
-@grouped
+@o.grouped
 def reproduce(
     what: Annotated[list[str], typer.Argument(metavar="WHAT...", help="table1 to table5, figure1 to figure5, or all.")],
     *,
@@ -53,46 +52,58 @@ def reproduce(
     preset: Annotated[
         str | None, typer.Option(metavar="NAME", help="That of each table if none is given; quick for other data.")
     ] = None,
-    choices: Choices,
-    machine: Machine,
-    many: Many,
-    cluster: Cluster,
+    choices: o.PaperChoices,
+    images: o.Images,
+    machine: o.Machine,
+    many: o.Many,
+    cluster: o.Cluster,
+    results: o.Results,
 ) -> None:
     """Make the paper's tables and figures: run what is missing, and show it beside what was printed."""
-    from domainwise.cli.job import Job
-    from domainwise.cli.reading import Ask, assignments
     from domainwise.cli.reproducing import Making, default_folder, name_of, ours
+    from domainwise.cli.running import arguments, assignments
     from domainwise.experiment.output_folder import refuse_file
+    from domainwise.experiment.settings import together
     from domainwise.machine import choose_device
     from domainwise.paper.index import requested_names
     from domainwise.paper.layout import PaperRequest, stand_in
+    from domainwise.sweeps.engine import Runs, runs_for
+    from domainwise.training.run_options import RunOptions
 
     names = requested_names(what)
     asked = tuple(word.strip().lower() for word in algorithms.split(",")) if algorithms else ()
     wish = PaperRequest(asked, targets or "", seeds, per_domain, error, assignments(choices.set))
     names = possible(names, wish, bool(data) or source is not None, "all" in what)
     if source is not None:
-        from_folder(names, source, wish, machine)
+        from_folder(names, source, wish, results)
         return
 
-    def job(comparison: Comparison, keep: bool) -> Job:
-        return Job(comparison, machine, Beside(keep=o.Kept.none, snapshots=int(keep)), many, cluster)
+    device = choose_device(machine.device, elsewhere=cluster.engine is o.Engine.ray)
+    settings = {name: value for name, value in vars(choices).items() if name != "set" and value is not None}
+    options, placed = RunOptions.taken_from({**arguments(machine), "keep": "none"}, device)
+    engine = {name: value for name, value in arguments(many, cluster).items() if name in ENGINE}
 
-    ask = Ask(**vars(choices), device=choose_device(machine.device, elsewhere=cluster.elsewhere))
-    if machine.output:
-        refuse_file(machine.output)
-    making = Making(data or [], ask, preset, wish, machine, job)
+    def runs(network: str, keep: bool) -> Runs:
+        return runs_for(network, replace(options, snapshots=int(keep)), threads=placed.get("threads"), **engine)
+
+    if results.output:
+        refuse_file(results.output)
+    given = together(settings, wish.given)
+    making = Making(data or [], given, preset, wish, device, images, results, runs, many.retry_failed)
     called = [name_of(text) for text in data or []]
     stand_in(called)
-    folder = (machine.output or default_folder(called)) / "reproduce"
-    if not machine.dry_run:
+    folder = (results.output or default_folder(called)) / "reproduce"
+    if not results.dry_run:
         ours(folder.parent)
-    made = [one for name in names for one in show(making.make(name), folder, machine)]
-    if not machine.dry_run:
+    made = [one for name in names for one in show(making.make(name), folder, results)]
+    if not results.dry_run:
         report(made, list(making.ended.values()), folder)
-        finish(folder, f"Made from {', '.join(data) if data else 'no data'}.", machine.quiet)
+        finish(folder, f"Made from {', '.join(data) if data else 'no data'}.", results.quiet)
     if making.troubled:
         raise typer.Exit(1)
+
+
+ENGINE = ("processes", "per_gpu", "timeout", "retries", "engine", "address")
 
 
 def possible(names: Sequence[str], wish: PaperRequest, data: bool, all_of_them: bool) -> list[str]:
@@ -110,7 +121,7 @@ def possible(names: Sequence[str], wish: PaperRequest, data: bool, all_of_them: 
     return [name for name in names if not wish.algorithms or algorithms_of(name) & set(wish.algorithms)]
 
 
-def from_folder(names: Sequence[str], source: Path, wish: PaperRequest, machine: Machine) -> None:
+def from_folder(names: Sequence[str], source: Path, wish: PaperRequest, results: o.Results) -> None:
     from domainwise.cli.reproducing import ours
     from domainwise.errors import InputError
     from domainwise.paper.figures import figure5
@@ -119,7 +130,7 @@ def from_folder(names: Sequence[str], source: Path, wish: PaperRequest, machine:
 
     if not (able := [name for name in names if name in (*TABLES, "figure5")]):
         raise InputError(f"{', '.join(names)} cannot be made from results alone: leave out --from, and give --data")
-    folder, found = machine.output / "reproduce" if machine.output else None, False
+    folder, found = results.output / "reproduce" if results.output else None, False
     for name, (settings, outcomes) in product(able, open_results(source, wish).items()):
         numbers, drawing = figure5(outcomes, wish) if name == "figure5" else (None, None)
         made = numbers or TABLES[name].render(outcomes, wish)
@@ -128,14 +139,14 @@ def from_folder(names: Sequence[str], source: Path, wish: PaperRequest, machine:
             if folder:
                 ours(folder.parent)
             drawn = [named_by(drawing, settings)] if drawing else []
-            show([named_by(made, settings), *drawn], folder, machine)
+            show([named_by(made, settings), *drawn], folder, results)
     if not found:
         raise InputError(f"{source} has no trial that belongs to {', '.join(able)}: run it with --data")
     if folder:
-        finish(folder, f"Made from the results in {source}.", machine.quiet)
+        finish(folder, f"Made from the results in {source}.", results.quiet)
 
 
-def show(made: Sequence[Page | Drawing], folder: Path | None, machine: Machine) -> Sequence[Page | Drawing]:
+def show(made: Sequence[Page | Drawing], folder: Path | None, results: o.Results) -> Sequence[Page | Drawing]:
     """Print and write them as soon as they are made."""
     import sys
 
@@ -143,10 +154,10 @@ def show(made: Sequence[Page | Drawing], folder: Path | None, machine: Machine) 
 
     for one in made:
         if isinstance(one, Page):
-            print(one.render(machine.format), flush=True)
+            print(one.render(results.format), flush=True)
         if folder:
             files = one.write(folder)
-            if not machine.quiet:
+            if not results.quiet:
                 print(f"{one.title}: {', '.join(str(file) for file in files[:1])}", file=sys.stderr, flush=True)
     return made
 

@@ -5,10 +5,9 @@ from typing import Annotated
 import typer
 
 from domainwise.cli import options as o
-from domainwise.cli.option_groups import BesideSweep, Choices, Cluster, Machine, Many, grouped
 
 
-@grouped
+@o.grouped
 def sweep(
     data: o.Data,
     algorithms: o.Algorithms,
@@ -19,14 +18,16 @@ def sweep(
         int, typer.Option(min=1, help="Hyperparameters of each: the defaults, and DomainBed's random search.")
     ] = 20,
     preset: o.Preset = "quick",
-    choices: Choices,
-    beside: BesideSweep,
-    machine: Machine,
-    many: Many,
-    cluster: Cluster,
+    choices: o.Choices,
+    models: o.ModelsOfSweep,
+    images: o.Images,
+    machine: o.Machine,
+    many: o.Many,
+    cluster: o.Cluster,
+    results: o.Results,
 ) -> None:
     """Compare with hyperparameters searched at random: of every seed and target the draw that validates best counts."""
-    from domainwise.cli.request import Asked
+    from domainwise.cli.running import compared
 
-    asked = Asked(data, preset, choices, beside, machine, many, cluster)
-    asked.job(algorithms, targets=targets, seeds=seeds, draws=draws).go(machine.dry_run)
+    groups = (choices, models, images, machine, many, cluster, results)
+    compared(data, algorithms, *groups, targets=targets, seeds=seeds, draws=draws, preset=preset)

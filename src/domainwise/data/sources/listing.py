@@ -172,7 +172,7 @@ class Listing:
     def warn(self, notes: Sequence[str]) -> None:
         """Warn of what is odd in the place where the user's own code called."""
         for note in notes:
-            warn(f"{self.name}: {note}", UserWarning)
+            warn(f"{self.name}: {note}")
 
     def require_usable(self, *, strict: bool = False) -> None:
         """Refuse what cannot be trained on, before the long work of decoding; ``strict``: a class missing in a domain.

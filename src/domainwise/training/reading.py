@@ -1,0 +1,93 @@
+"""Open data where it lies, in the size that the settings ask for, after all that is cheap has been checked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from domainwise.data.decoded.cache import cache_folder
+from domainwise.data.decoded.decode_all import Sizes
+from domainwise.data.domains import Domains
+from domainwise.data.sources.listing import Listing
+from domainwise.data.sources.open import benchmark_named, find_source, foreseen, read_source
+from domainwise.errors import InputError
+from domainwise.experiment.settings import Settings, resolve
+from domainwise.experiment.trial import Trial
+from domainwise.networks.network import check_network
+from domainwise.terminal import lively, pace
+from domainwise.training.suited_settings import automatic
+
+Place = str | os.PathLike[str]
+
+
+def settings_for(
+    data: Domains | Place, preset: str = "quick", *, device: str, given: Mapping[str, Any] | None = None
+) -> Settings:
+    """Return the settings of a preset for some data, with those that are given; data is not opened for that."""
+    if isinstance(data, Domains):
+        return resolve(preset, benchmark=data.name, device=device, given=given)
+    benchmark = benchmark_named(os.fspath(data))
+    return resolve(preset, benchmark=benchmark.name if benchmark else "", device=device, given=given)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How data is read where it lies."""
+
+    cache: Place | None = None  # the folder of decoded images; None is the usual one
+    skip_corrupt: bool = False
+    strict: bool = False
+    progress: bool | None = None
+    decode: bool = True  # without, images are black where they are not in the cache
+
+
+def read(
+    data: Domains | Place,
+    settings: Settings,
+    how: Reading,
+    *,
+    device: str,
+    output: Path | str | None = None,
+    check: Callable[[Domains, Settings], object] = lambda data, settings: None,
+) -> tuple[Domains, Settings]:
+    """Return data as it is, or open it where it lies, in the sizes that the settings ask for; and the settings.
+
+    The settings come back with a network in the place of "auto". ``check`` is called with the data as it will be,
+    before images are decoded, to refuse what cannot be run on it.
+    """
+    if isinstance(data, Domains) and (how.skip_corrupt or how.strict):
+        raise InputError('skip_corrupt and strict are for data that is named, such as "photos"')
+    source = data if isinstance(data, Domains) else find_source(os.fspath(data))
+    settings = automatic(settings, source, device=device, output=output)
+    if isinstance(source, Domains):
+        return source, settings
+    check_network(settings.network, settings.weights, settings.input_size)
+    sizes = Sizes(settings.train_size, settings.input_size)  # type: ignore[arg-type]  # settings has checked it
+    source.require_usable(strict=how.strict)
+    check(foreseen(source, sizes), settings)
+    return _decoded(source, sizes, how), settings
+
+
+def read_for(trial: Trial, text: str, how: Reading) -> Domains:
+    """Open the data of a trial in the sizes that it was trained with."""
+    sizes = Sizes(trial.train_size or trial.input_size, trial.input_size)  # type: ignore[arg-type]  # as above
+    source = find_source(text)
+    return source if isinstance(source, Domains) else _decoded(source, sizes, how)
+
+
+def _decoded(source: Listing, sizes: Sizes, how: Reading) -> Domains:
+    with pace("images read", quiet=not lively(how.progress)) as tick:
+        return read_source(
+            source,
+            sizes,
+            cache=cache_folder(how.cache),
+            skip_corrupt=how.skip_corrupt,
+            strict=how.strict,
+            progress=tick,
+            say=(lambda sentence: print(sentence, file=sys.stderr, flush=True)) if how.progress else None,
+            decode=how.decode,
+        )
