@@ -222,7 +222,7 @@ def test_flat_and_broken_surfaces_can_be_drawn(losses: list[list[float]]) -> Non
 
 def test_a_picture_of_a_walk_says_what_its_marks_are(trained: Task) -> None:
     said = set(ElementTree.fromstring(picture(surface(trained, points=3, steps=1)).svg).itertext())
-    assert {"where the walk begins", "after each domain", "their mean", "Fish", "Arith"} <= said
+    assert {"where the walk begins", "after each domain", "their mean", "where Fish heads", "where Arith heads"} <= said
 
 
 @pytest.mark.parametrize("size", ["20", "original"])

@@ -71,5 +71,5 @@ def test_gradients_that_never_change_have_exactly_the_expected_shares() -> None:
 
 def test_the_figure_has_a_line_for_every_domain_and_dots_where_measured() -> None:
     svg = share_figure(["a<b", "b"], expected(4, 2), expected(4, 2)).svg
-    assert "a<b" in set(ElementTree.fromstring(svg).itertext())
+    assert {"a<b, computed", "a<b, measured", "b, measured"} <= set(ElementTree.fromstring(svg).itertext())
     assert svg.count("<use") > share_figure(["a<b", "b"], expected(4, 2)).svg.count("<use")

@@ -85,8 +85,14 @@ def test_what_needs_no_data_is_made_without_and_the_folder_serves_afterwards(rep
     code, out, _ = reproduce("figure1", "figure2", "table5", "figure4", "-o", "out")
     assert code == 0
     assert "Table 5" in out
-    pictures = {file.stem for file in (tmp_path / "out" / "reproduce").glob("*.svg")}
-    assert pictures == {"figure1", "figure1-plane", "figure1-ends", "figure2", "figure4"}
+    made = tmp_path / "out" / "reproduce"
+    for suffix, begins in (("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
+        pictures = {file.stem: file.read_bytes() for file in made.glob(f"*.{suffix}")}
+        assert set(pictures) == {"figure1", "figure1-plane", "figure1-ends", "figure2", "figure4"}
+        assert all(content.startswith(begins) for content in pictures.values())
+    assert b"/FontFile2" in pictures["figure1"]  # TrueType
+    assert b"/Type3" not in pictures["figure1"]  # fonts that journals refuse
+    assert b"CreationDate" not in pictures["figure1"]  # the same bytes another time
     assert reproduce("table1", *DIGITS, "--algorithms", "erm", "-o", "out")[0] == 0
     page = (tmp_path / "out" / "reproduce" / "index.html").read_text()
     assert all(f'id="{name}"' in page for name in ("table1", "table5", "figure1", "figure2", "figure4"))

@@ -41,15 +41,15 @@ class Drawing:
     notes: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> list[Path]:
-        """Write every picture as SVG and PNG, and the notes as text; returns the files."""
+        """Write every picture as SVG, PNG and PDF, and the notes as text; returns the files."""
         about = folder / f"{self.name}.txt"
         write_output(about, "\n".join([self.title, *self.notes]) + "\n")
         files = [about]
         for added, one in self.panels.items():
-            file = folder / f"{self.name}{added}.svg"
-            write_output(file, as_file(one))
-            write_output(file.with_suffix(".png"), one.png())
-            files += [file, file.with_suffix(".png")]
+            contents: dict[str, str | bytes] = {"svg": as_file(one), "png": one.png(), "pdf": one.pdf()}
+            files += [
+                write_output(folder / f"{self.name}{added}.{suffix}", content) for suffix, content in contents.items()
+            ]
         return files
 
 
@@ -170,12 +170,12 @@ def figure5(outcomes: Sequence[Outcome], request: PaperRequest) -> tuple[Page, D
     """Draw accuracy against the number of steps on each domain, for Fish and Arith; the numbers come first."""
     page = FIGURE5.render(outcomes, request)
     note = (
-        "Lines are the mean over targets and seeds at the step chosen on the source domains, bars the error over "
-        "seeds; dashed is the mean over the evaluations of the last two thirds of training. Every step on a domain has "
+        "Selected: the mean over targets and seeds at the step chosen on the source domains, bars the error over "
+        "seeds; late: the mean over the evaluations of the last two thirds of training. Every step on a domain has "
         "a minibatch of its own, and the number of rounds stays the same: k times as many images are seen. The paper's "
         "figure has Arith rising with k, and Fish rising and then falling; it gives no numbers."
     )
-    drawn = panel("accuracy against steps on each domain", page.title, 2.8, partial(_draw5, page.sections[0]))
+    drawn = panel("accuracy against steps on each domain", page.title, 2.8, partial(_draw5, page.sections[0]), 5)
     return page, Drawing("figure5", page.title, {"": drawn}, (note, *page.notes))
 
 
@@ -187,11 +187,19 @@ def _draw5(section: Section, axes: Axes) -> None:
             points = [(k, 100 * one.mean, 100 * (one.error or 0.0)) for k, one in cells.items() if one.mean is not None]
             if points:
                 k, mean, error = zip(*points, strict=True)
-                bars, label = (error, name) if view == "selected" else (None, None)
+                bars = error if view == "selected" and any(error) else None
                 axes.errorbar(
-                    k, mean, bars, fmt=style, color=colour, linewidth=1.2, markersize=4, capsize=2, label=label
+                    k,
+                    mean,
+                    bars,
+                    fmt=style,
+                    color=colour,
+                    linewidth=1.2,
+                    markersize=4,
+                    capsize=2,
+                    label=f"{name}, {view}",
                 )
     axes.set_xticks(STEPS5)
-    axes.set_xlabel("steps on each domain")
-    axes.set_ylabel("accuracy in percent")
-    axes.legend(frameon=False)
+    axes.set_xlabel("steps on each domain (k)")
+    axes.set_ylabel("accuracy on the target, %")
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))

@@ -32,7 +32,7 @@ def algorithms_of(name: str) -> set[str]:
     return {row.algorithm for row in TRAINED[name].rows} if name in TRAINED else set()
 
 
-SUFFIXES = (".txt", ".md", ".tex", ".csv", ".json", ".svg", ".png")
+SUFFIXES = (".txt", ".md", ".tex", ".csv", ".json", ".svg", ".png", ".pdf")
 
 
 @dataclass(frozen=True)

@@ -15,28 +15,29 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 YELLOW = COLOURS[4]
-LOOKS = {"ERM": INK, "MLDG": COLOURS[3], "MAML": COLOURS[4], "Fish": COLOURS[1], "Arith": COLOURS[0]}
+SHOWN = 20  # rounds of a path: more hide one another
+LOOKS = {"ERM": INK, "MLDG": COLOURS[3], "MAML": COLOURS[2], "Fish": COLOURS[1], "Arith": COLOURS[0]}
 
 
 def fan_figure(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int) -> Panel:
     """Draw the directions of all weighted walks as rays; the arrow of Arith ends at the mean of the models visited."""
     described = "The fan of directions that a weighted walk can take, with those of Fish, MAML and Arith"
-    return panel("directions of a weighted walk", described, 3.4, partial(_fan, bowls, start, inner_lr, inner_steps))
+    return panel("directions of a weighted walk", described, 3.0, partial(_fan, bowls, start, inner_lr, inner_steps), 5)
 
 
 def _fan(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int, axes: Axes) -> None:
     legs = [(domain,) for domain in range(len(bowls))]
     longer = (len(bowls) + 1) / 2  # weights that sum to one lead Arith to this share of the mean of the models
     for tip in (start + longer * fan(bowls, start, inner_lr, inner_steps)).tolist():
-        axes.plot([start[0], tip[0]], [start[1], tip[1]], color=COLOURS[4], linewidth=0.5, alpha=0.45)
+        axes.plot([start[0], tip[0]], [start[1], tip[1]], color=YELLOW, linewidth=0.5, alpha=0.45)
+    axes.plot([], [], color=YELLOW, linewidth=0.8, label="where weights can lead")
     models = visited(bowls, start, legs, inner_lr, inner_steps)
-    axes.plot(*models.T.tolist(), "o--", color=INK, linewidth=0.8, markersize=3, markeredgewidth=0)
-    for name in ("MAML", "Fish", "Arith"):
+    axes.plot(*models.T.tolist(), "o--", color=INK, linewidth=0.8, markersize=3, markeredgewidth=0, label="the walk")
+    for name, width in (("MAML", 1.6), ("Arith", 3), ("Fish", 1.6)):  # Fish's is shorter, and lies on Arith's
         move = displacement(bowls, start, legs, STRATEGIES[name].combine, inner_lr, inner_steps)
-        to = start + longer * move
-        arrow = {"arrowstyle": "->", "color": LOOKS[name], "linewidth": 1.6, "shrinkA": 0, "shrinkB": 0}
-        axes.annotate("", _point(to), _point(start), arrowprops=arrow)
-        axes.plot([], [], color=LOOKS[name], label=name)
+        arrow = {"arrowstyle": "->", "color": LOOKS[name], "linewidth": width, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", _point(start + longer * move), _point(start), arrowprops=arrow)
+        axes.plot([], [], color=LOOKS[name], linewidth=width, label=name)
     _landmarks(bowls, axes)
 
 
@@ -92,22 +93,31 @@ def heads(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int) -> tup
 def path_figure(bowls: Bowls, paths: Mapping[str, Tensor]) -> Panel:
     """Draw the paths from their common start as thin lines; a dot is where a method ends on average."""
     described = f"Paths of {', '.join(paths)} between the optima of {len(bowls)} domains, and where they end"
-    return panel("where methods end", described, 3.4, partial(_paths, bowls, paths))
+    return panel("where methods end", described, 3.2, partial(_paths, bowls, paths), 5.2)
 
 
 def _paths(bowls: Bowls, paths: Mapping[str, Tensor], axes: Axes) -> None:
     for name, places in paths.items():
-        axes.plot(*places[:60].T.tolist(), color=LOOKS[name], linewidth=0.6, alpha=0.6)
+        axes.plot(*places[:SHOWN].T.tolist(), color=LOOKS[name], linewidth=0.6, alpha=0.6)
         mean = places[len(places) // 2 :].mean(0)
-        axes.plot(*mean[:, None].tolist(), "o", color=LOOKS[name], markersize=6, markeredgewidth=0, label=name)
+        axes.plot(
+            *mean[:, None].tolist(),
+            "o",
+            color=LOOKS[name],
+            markersize=6,
+            markeredgewidth=0,
+            label=f"{name}, where it ends",
+        )
+    axes.plot([], [], color=INK, linewidth=0.6, alpha=0.6, label=f"its first {SHOWN} rounds")
     _landmarks(bowls, axes)
 
 
 def _landmarks(bowls: Bowls, axes: Axes) -> None:
-    axes.plot(*bowls.centres.T.tolist(), "^", color=INK, markersize=7, markeredgewidth=0)
+    axes.plot(*bowls.centres.T.tolist(), "^", color=INK, markersize=7, markeredgewidth=0, label="optimum of a domain")
     for number, centre in enumerate(bowls.centres, 1):
-        axes.annotate(f"optimum {number}", _point(centre), (0, 6), textcoords="offset points", ha="center")
-    axes.plot(*bowls.centroid[:, None].tolist(), "*", color=INK, markersize=10, markeredgewidth=0, label="centroid")
+        axes.annotate(str(number), _point(centre), (8, -3), textcoords="offset points", ha="center")
+    axes.plot(*bowls.centroid[:, None].tolist(), "*", color=INK, markersize=11, fillstyle="none", label="centroid")
+    axes.set(xlabel="first parameter", ylabel="second parameter")
     axes.set_aspect("equal")
     axes.margins(0.12)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -120,7 +130,7 @@ def _point(place: Tensor) -> tuple[float, float]:
 def weights_figure(domains: int = 3) -> Panel:
     """Draw a row for every strategy and a box for every leg, as wide as it has domains."""
     described = f"Weights of the legs of each strategy over {domains} domains"
-    return panel("weights of the legs", described, 0.5 + 0.42 * len(STRATEGIES), partial(_weights, domains))
+    return panel("weights of the legs", described, 0.7 + 0.42 * len(STRATEGIES), partial(_weights, domains))
 
 
 def _weights(domains: int, axes: Axes) -> None:
@@ -140,23 +150,26 @@ def _weights(domains: int, axes: Axes) -> None:
     axes.set_ylim(len(STRATEGIES) - 0.5, -0.5)
     axes.set_yticks(range(len(STRATEGIES)), list(STRATEGIES))
     axes.set_xticks([i + 0.5 for i in range(domains)], [f"domain {i + 1}" for i in range(domains)])
+    axes.set_xlabel("in the order of the visits")
     axes.grid(False)
 
 
 def share_figure(names: Sequence[str], analytic: Shares, measured: Shares | None = None) -> Panel:
     """Draw the computed shares as lines, the measured ones as dots."""
     described = f"Share of domains {', '.join(names)} in the first moment of Adam against the step"
-    return panel("share in the first moment of Adam", described, 2.8, partial(_shares, names, analytic, measured))
+    return panel("share in the first moment of Adam", described, 2.8, partial(_shares, names, analytic, measured), 5)
 
 
 def _shares(names: Sequence[str], analytic: Shares, measured: Shares | None, axes: Axes) -> None:
     for at, name in enumerate(names):
         colour = COLOURS[at % len(COLOURS)]
-        axes.plot(range(1, len(analytic) + 1), [row[at] for row in analytic], color=colour, linewidth=1.4, label=name)
+        said = f"{name}, computed" if measured else name
+        axes.plot(range(1, len(analytic) + 1), [row[at] for row in analytic], color=colour, linewidth=1.4, label=said)
         if measured is not None:
             steps = range(1, len(measured) + 1)
-            axes.plot(steps, [row[at] for row in measured], "o", color=colour, markersize=3.5, markeredgewidth=0)
+            own = [row[at] for row in measured]
+            axes.plot(steps, own, "o", color=colour, markersize=3.5, markeredgewidth=0, label=f"{name}, measured")
     axes.set_xlabel("step of the walk")
-    axes.set_ylabel("share")
+    axes.set_ylabel("share of a domain in Adam's memory")
     axes.set_ylim(-0.03, 1.03)
-    axes.legend(frameon=False, ncols=min(len(names), 3), loc="upper right")
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))

@@ -20,6 +20,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 SETTINGS = {
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # TrueType, which journals and conferences ask for
     "text.parse_math": False,  # a domain may be called $x$
     "font.size": 9,
     "text.color": INK,
@@ -44,21 +45,28 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Panel:
+    """A picture for a page, and the same for print where somebody asks for it."""
+
     title: str
     svg: str
-    png: Callable[[], bytes] = field(
-        default=bytes, compare=False, repr=False
-    )  # the same on white, drawn when asked for
+    png: Callable[[], bytes] = field(default=bytes, compare=False, repr=False)  # on white
+    pdf: Callable[[], bytes] = field(default=bytes, compare=False, repr=False)  # on white, its fonts embedded
 
 
-def panel(title: str, described: str, height: float, draw: Callable[[Axes], None]) -> Panel:
-    """Four inches wide; ``described`` is for readers who do not see it and unlike that of any other panel of a page."""
+def panel(title: str, described: str, height: float, draw: Callable[[Axes], None], width: float = 4) -> Panel:
+    """Draw a picture, its size in inches.
+
+    ``described`` is for readers who do not see it, and unlike that of any other panel of a page.
+    """
+    drawn = partial(_drawn, described, (width, height), draw)
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    drawn = _drawn(described, height, draw, format="svg", transparent=True, metadata=nothing)
-    return Panel(title, _embedded(drawn.decode(), described), partial(_drawn, described, height, draw, dpi=200))
+    svg = drawn(format="svg", transparent=True, metadata=nothing).decode()
+    undated = dict.fromkeys(("Creator", "CreationDate", "Producer"))
+    pdf = partial(drawn, format="pdf", metadata=undated)
+    return Panel(title, _embedded(svg, described), partial(drawn, dpi=200), pdf)
 
 
-def _drawn(described: str, height: float, draw: Callable[[Axes], None], **how: Any) -> bytes:
+def _drawn(described: str, size: tuple[float, float], draw: Callable[[Axes], None], **how: Any) -> bytes:
     import matplotlib.style
     from matplotlib.figure import Figure
 
@@ -67,7 +75,7 @@ def _drawn(described: str, height: float, draw: Callable[[Axes], None], **how: A
     with matplotlib.style.context(["default", {**SETTINGS, "svg.hashsalt": described}]), warnings.catch_warnings():
         # the font that only measures the text need not have every letter
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure = Figure(figsize=(4, height), layout="constrained")
+        figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())
         figure.savefig(file, **how)
     return file.getvalue()

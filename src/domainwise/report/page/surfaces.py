@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FISH, ARITH = COLOURS[1], COLOURS[0]
 MOST = 0.75  # of the points of a plane
+CLOSE = 0.25  # of the distance of the first two models: a loss written so near to a mark would hide its name
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ def picture(found: Surface, about: str = "") -> Panel:
     described = f"Loss surfaces of {', '.join(found.losses)} {about}".strip()
     rows, columns = _arranged(len(found.losses))
     aspect = (found.b[-1] - found.b[0]) / (found.a[-1] - found.a[0])
-    height = rows * (3.4 / columns * min(aspect, 1.5) + 0.4) + 0.2
-    return panel("loss surfaces", described, height, partial(_draw_all, found))
+    height = rows * (6.2 / columns * min(aspect, 1.5) + 0.4) + 0.7
+    return panel("loss surfaces", described, height, partial(_draw_all, found), 6.8)
 
 
 def _arranged(count: int) -> tuple[int, int]:
@@ -91,29 +92,40 @@ def _draw_all(found: Surface, axes: Axes) -> None:
     figure = axes.figure
     axes.remove()
     rows, columns = _arranged(len(found.losses))
+    first, second = list(found.models)[:2]
     for at, domain in enumerate(found.losses, 1):
         part = figure.add_subplot(rows, columns, at)
-        part.set_title(_title(found, domain), fontsize=7)
-        part.tick_params(labelsize=5)
-        _draw(found, domain, part, size=0.6)
-    if found.start is not None:
-        figure.legend(handles=_legend(), loc="outside lower center", ncols=5, fontsize=5, frameon=False)
+        part.set_title(_title(found, domain), fontsize=9)
+        part.tick_params(labelsize=7)
+        _draw(found, domain, part, size=0.8)
+        if at % columns == 1 % columns:
+            part.set_ylabel("at right angles", fontsize=8)
+        if at > len(found.losses) - columns:
+            part.set_xlabel(f"from {first} (0) to {second} (1)", fontsize=8)
+    figure.legend(handles=_legend(found), loc="outside lower center", ncols=4, fontsize=7.5, frameon=False)
 
 
-def _legend() -> list[Artist]:
+def _legend(found: Surface) -> list[Artist]:
     from matplotlib.lines import Line2D
 
     def mark(said: str, marker: str, colour: str, **how: Any) -> Line2D:
-        return Line2D([], [], marker=marker, color=colour, linestyle="none", markersize=4, label=said, **how)
+        return Line2D([], [], marker=marker, color=colour, linestyle="none", markersize=6, label=said, **how)
 
+    def line(said: str, colour: str, width: float) -> Line2D:
+        return Line2D([], [], color=colour, linewidth=width, label=said)
+
+    contour, mean = line("loss of the domain", INK, 0.6), mark("their mean", "*", ARITH, markeredgewidth=0)
+    triangle = {"markeredgecolor": INK, "markeredgewidth": 0.7}
+    if found.start is None:
+        return [contour, mark("a model", "^", "none", **triangle), mean]
     return [
+        contour,
         mark("where the walk begins", "o", INK),
-        mark("after each domain", "^", "none", markeredgecolor=INK, markeredgewidth=0.5),
-        mark("their mean", "*", ARITH, markeredgewidth=0),
-        *(
-            Line2D([], [], color=colour, linewidth=1.1, label=said)
-            for said, colour in (("Fish", FISH), ("Arith", ARITH))
-        ),
+        mark("after each domain", "^", "none", **triangle),
+        mark("after the panel's own domain", "^", COLOURS[4], **triangle),
+        mean,
+        line("where Fish heads", FISH, 1.4),
+        line("where Arith heads", ARITH, 1.4),
     ]
 
 
@@ -133,11 +145,18 @@ def levels(losses: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]
     return near, far[1:]
 
 
+def _loss(loss: float) -> str:
+    return f"{loss:.2g}" if loss < 1e-3 else f"{loss:.3g}"
+
+
 def _draw(found: Surface, domain: str, axes: Axes, size: float = 1.0) -> None:
     near, far = levels(found.losses[domain])
     how: dict[str, Any] = {"colors": INK, "linewidths": 0.6 * size}
     lines = axes.contour(found.a, found.b, found.losses[domain], levels=near, alpha=0.55, **how)
-    axes.clabel(lines, near[::2], fontsize=6.5 * size, fmt=lambda loss: f"{loss:.2g}" if loss < 1e-3 else f"{loss:.3g}")
+    marked = [*found.models.values(), found.mean, *([] if found.start is None else [found.start])]
+    for text in axes.clabel(lines, near[::2], fontsize=6.5 * size, fmt=_loss):
+        if any(math.dist(text.get_position(), place) < CLOSE for place in marked):
+            text.remove()
     if far:
         axes.contour(found.a, found.b, found.losses[domain], levels=far, alpha=0.25, **how)
     for at, (name, place) in enumerate(found.models.items()):
