@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint types clean
+.PHONY: demo test test-slow lint types docs clean
 
 demo: .venv/installed
 	$(BIN)/domainwise demo
@@ -30,6 +30,10 @@ types: .venv/installed
 .venv/with-frameworks: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt accelerate lightning-fabric tensorboard
 	@touch $@
+
+# Every generated page, table and picture of the docs, from the code and the committed records.
+docs: .venv/installed
+	$(BIN)/python docs/make_all.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache dist build domainwise-demo

@@ -90,5 +90,9 @@ def escaped(text: str) -> str:
     return text.replace("``", "`").replace("|", "\\|")
 
 
+def main() -> None:
+    (HERE / "algorithms.md").write_text(page(), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    (HERE / "algorithms.md").write_text(page())
+    main()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +43,18 @@ def test_every_page_is_in_the_list_of_pages_and_leads_back_and_on() -> None:
         assert re.search(
             r"\n---\n\n\[All pages\]\(README\.md\) · Next: \[.+\]\(.+\.md\)\n$", prose(ROOT / "docs" / name)
         ), name
+
+
+@pytest.mark.slow
+def test_making_everything_anew_changes_nothing(tmp_path: Path) -> None:
+    for name in ("docs", "benchmarks", "results/study", "results/pacs"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "README.md", tmp_path)
+    subprocess.run([sys.executable, tmp_path / "docs" / "make_all.py"], check=True)
+    for file in [ROOT / "README.md", *(ROOT / "docs").rglob("*")]:
+        if file.is_file() and "__pycache__" not in file.parts:
+            made = tmp_path / file.relative_to(ROOT)
+            assert made.read_bytes() == file.read_bytes(), f"{file.name}: run python docs/make_all.py"
 
 
 def prose(page: Path) -> str:
