@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from domainwise.saved_models.saved import Model as Model, load as load
     from domainwise.sweeps.status import follow as follow
     from domainwise.training.fit import average_runs as average_runs
+    from domainwise.training.reading import open_data as open_data
 
 # Where each public name lives. They are imported when first asked for, so that the command line starts without torch.
 _HOME = {
@@ -45,6 +46,7 @@ _HOME = {
     "Results": "api",
     "power": "report.power",
     "Domains": "data.domains",
+    "open_data": "training.reading",
     "domains": "data.sources.arrays",
     "folders": "data.sources.folders",
     "digits": "data.sources.digits",

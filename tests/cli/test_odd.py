@@ -94,6 +94,7 @@ def usual(folder: Path) -> dict[str, dict[str, Any]]:
         "fit": {"data": digits, "algorithm": "erm", "steps": 2, "batch": 4, "output": folder / "made"},
         "load": {"folder": folder / "model"},
         "folders": {"path": folder / "photos", "size": 8},
+        "open_data": {"place": folder / "photos", "size": 8},
         "follow": {"folder": folder / "results"},
         "average_runs": {"folders": [folder / "model"]},
         "check": {"folder": folder / "results"},

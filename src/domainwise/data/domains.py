@@ -96,7 +96,7 @@ class Domains:
     The fingerprint is a hash of the content, which does not depend on the folder that it lies in.
     """
 
-    given_as: ClassVar[str] = "domains, such as dw.folders(DIR), dw.domains({...}) or dw.digits()"
+    given_as: ClassVar[str] = "domains, such as dw.open_data(DIR), dw.domains({...}) or dw.digits()"
 
     name: str
     classes: tuple[str, ...]

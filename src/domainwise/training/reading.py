@@ -11,10 +11,11 @@ from typing import Any
 
 from domainwise.data.decoded.cache import cache_folder
 from domainwise.data.decoded.decode_all import Sizes
+from domainwise.data.decoded.image import image_shape
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.data.sources.open import benchmark_named, find_source, foreseen, read_source
-from domainwise.errors import InputError
+from domainwise.errors import InputError, typed
 from domainwise.experiment.settings import Settings, resolve
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import check_network
@@ -70,6 +71,42 @@ def read(
     source.require_usable(strict=how.strict)
     check(foreseen(source, sizes), settings)
     return _decoded(source, sizes, how), settings
+
+
+USUAL, WITH_MARGIN = 224, 256  # sides of images to evaluate on and to crop from, for pretrained networks
+
+
+@typed
+def open_data(
+    place: str | os.PathLike[str],
+    size: int | None = None,
+    *,
+    cache: Path | str | None = None,
+    skip_corrupt: bool = False,
+    strict: bool = False,
+    progress: bool | None = None,
+) -> Domains:
+    """Open what ``--data`` takes: "digits", a folder of domain folders, "manifest.csv", or a benchmark as "pacs=DIR".
+
+    Images are decoded once, into a cache (a folder may be named by ``cache``), and squeezed into squares.
+
+    Args:
+        size: side of the squares; without it 224, as pretrained networks see them, or that of smaller images.
+        skip_corrupt: leave out, with a warning, files that cannot be read as images; otherwise they are an error.
+        strict: refuse domains that lack a class, which otherwise is a warning.
+        progress: show a bar or not; by default where somebody looks on.
+    """
+    source = find_source(os.fspath(place))
+    if isinstance(source, Domains):
+        return source
+    source.require_usable(strict=strict)
+    sizes = Sizes(size, size) if size is not None else _usual_sizes(source)
+    return _decoded(source, sizes, Reading(cache, skip_corrupt, strict, progress))
+
+
+def _usual_sizes(source: Listing) -> Sizes:
+    side = max(image_shape(source.files[0].path) or (USUAL, USUAL))
+    return Sizes(side, side) if side < USUAL else Sizes(WITH_MARGIN, USUAL)
 
 
 def read_for(trial: Trial, text: str, how: Reading) -> Domains:
