@@ -168,6 +168,31 @@ def test_pairs_that_lost_a_trial_are_left_out_and_counted(study: Study) -> None:
     assert (gap.pairs, gap.lost) == (12, 2)
 
 
+def test_what_cannot_be_paired_is_said_and_not_left_out(study: Study) -> None:
+    add(study, "erm")
+    study.add("arith", 0.7, (TARGETS[0],), 99)
+    assert "Not compared with erm, for want of finished trials of the same seeds on every target: arith." in str(
+        told(study)
+    )
+    add(study, "fish", 0.03)
+    assert told(study).sentences[-1].endswith("seeds on every target: arith.")
+
+
+def test_pairs_that_were_lost_are_not_taken_for_one_seed(study: Study) -> None:
+    add(study, "erm", seeds=1)
+    add(study, "arith", seeds=1)
+    for target in TARGETS:
+        study.add("erm", 0.7, (target,), 6).add("arith", 0.1, (target,), 6, status="diverged")
+    assert told(study).sentences[0].startswith("So few pairs as have finished cannot tell")
+
+
+def test_a_window_without_evaluations_is_a_sentence(study: Study) -> None:
+    add(study, "erm")
+    add(study, "arith")
+    with pytest.raises(InputError, match="there are no evaluations at updates 900000 to 900001 to compare"):
+        told(study, window=(900_000, 900_001))
+
+
 def test_the_baseline_is_erm_unless_another_is_named(study: Study) -> None:
     add(study, "arith", 0.03)
     add(study, "erm")
@@ -178,7 +203,14 @@ def test_the_baseline_is_erm_unless_another_is_named(study: Study) -> None:
         told(study, baseline="arit")
 
 
-@pytest.mark.parametrize("how", [{"difference": 0.0}, {"difference": float("nan")}, {"window": (9, 3)}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"difference": 0.0},
+        {"difference": float("nan")},
+        *({"window": odd} for odd in ((9, 3), (9,), ("0", "9"), (0, 0.5))),
+    ],
+)
 def test_numbers_that_make_no_sense_are_refused(study: Study, how: dict[str, object]) -> None:
     with pytest.raises(InputError, match=r"percentage points, above 0|from one update to a later one"):
         told(study, **how)

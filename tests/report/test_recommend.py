@@ -45,6 +45,15 @@ def test_of_rows_that_nothing_tells_apart_the_cheapest_is_taken(study: Study) ->
     assert "do not tell it from arith; of those within a point of the best it took the least time" in found.sentence
 
 
+def test_a_row_of_which_a_trial_did_not_finish_is_named(study: Study) -> None:
+    add(study, "erm")
+    add(study, "arith", 0.15)
+    study.add("arith", 0.7, ("0",), 7, status="failed", label="arith")
+    found = recommended(study)
+    assert found.label == "erm"
+    assert "Left out, as not all of their trials on all targets have finished: arith." in found.sentence
+
+
 def test_a_row_that_is_clearly_better_is_taken_at_any_price(study: Study) -> None:
     add(study, "erm", ended=300)
     add(study, "arith", 0.15, ended=600)

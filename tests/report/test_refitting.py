@@ -114,6 +114,19 @@ def test_other_data_are_a_sentence_and_so_are_none(results: Results, tmp_path: P
         dw.fit(results, output=results.folder)
 
 
+def test_what_is_no_data_is_refused_when_results_are_opened(results: Results) -> None:
+    with pytest.raises(InputError, match="data must be domains"):
+        Results.open(results.folder, data="digits")  # type: ignore[arg-type]
+
+
+def test_results_of_a_table_are_fitted_in_python_alone(domainwise: Command, tmp_path: Path) -> None:
+    x, y = torch.randn(12, 3).numpy(), [0, 1] * 6
+    dw.compare(dw.domains({"a": (x, y), "b": (-x, y)}), "erm", seeds=1, steps=1, output=tmp_path / "out")
+    code, _, said = domainwise("fit", "--from", tmp_path / "out", "--data", "digits", "-o", tmp_path / "model")
+    assert code == 2
+    assert "these are results of a table (arrays), which --data cannot name: in Python, dw.fit(Results.open(" in said
+
+
 def test_the_weights_that_the_comparison_started_from_are_those_again(tmp_path: Path) -> None:
     data = stripes("ab", side=16)
     file, other, moved = (tmp_path / f"{name}.safetensors" for name in ("start", "other", "moved"))

@@ -8,7 +8,7 @@ from math import isfinite
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from domainwise.errors import InputError, closest, legible, typed
+from domainwise.errors import InputError, closest, is_whole, legible, typed
 from domainwise.experiment.results import Outcome
 from domainwise.report.formats import text_table
 from domainwise.report.grid import SELECTED, Numbers, Statistic, Window, arrange, numbers_of, statistics_of
@@ -83,6 +83,8 @@ class Power:
     gaps: tuple[Gap, ...]
     difference: float  # the smallest that matters, in points
     waiting: int = 0  # trials that were asked for and have not ended
+    baseline: str = ""
+    unpaired: tuple[str, ...] = ()  # algorithms that have no finished trial of the baseline's seeds on some target
 
     @property
     def leading(self) -> list[Gap]:
@@ -95,12 +97,16 @@ class Power:
         if self.waiting:
             many = f"{self.waiting} trial{'s have' if self.waiting > 1 else ' has'}"
             return [f"{many} not ended: algorithms are compared when all have."]
+        apart = ", ".join(map(legible, self.unpaired))
+        without = "for want of finished trials of the same seeds on every target"
+        unpaired = [f"Not compared with {legible(self.baseline)}, {without}: {apart}."] if apart else []
         if not self.gaps:
-            return []
+            return unpaired
         known = [gap for gap in self.leading if gap.estimate]
         if not known:
-            return ["One seed cannot tell a difference from chance: run at least three."]
-        return [_intervals(known), *_verdicts(known, self.difference), self._reach(known)]
+            few = "So few pairs as have finished" if any(gap.lost for gap in self.leading) else "One seed"
+            return [f"{few} cannot tell a difference from chance: run at least three.", *unpaired]
+        return [_intervals(known), *_verdicts(known, self.difference), self._reach(known), *unpaired]
 
     def _reach(self, known: Sequence[Gap]) -> str:
         """What these seeds can find, and how many it takes for the difference that matters."""
@@ -242,13 +248,17 @@ def power_of(
     numbers = numbers_of(grid, statistics_of(models, window))
     others = [name for name in grid if name != baseline]
     gaps = [gap_between(name, baseline, one, rows) for one, rows in numbers.items() for name in others]
-    return Power(tuple(_tested([gap for gap in gaps if gap.mean is not None], difference)), difference)
+    there = [gap for gap in gaps if gap.mean is not None]
+    if window and others and not any(gap.statistic.window for gap in there):
+        raise InputError(f"there are no evaluations at updates {window[0]} to {window[1]} to compare algorithms by")
+    unpaired = tuple(name for name in others if not any(gap.algorithm == name for gap in there))
+    return Power(tuple(_tested(there, difference)), difference, 0, baseline, unpaired)
 
 
 def _check(difference: float, window: Window | None) -> None:
     if not (isfinite(difference) and difference > 0):
         raise InputError(f"difference is in percentage points, above 0, got {difference!r}")
-    if window is not None and not 0 <= window[0] <= window[1]:
+    if window is not None and not (len(window) == 2 and all(map(is_whole, window)) and 0 <= window[0] <= window[1]):
         raise InputError(f"window is from one update to a later one, such as (400, 1000), got {window!r}")
 
 

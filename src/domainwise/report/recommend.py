@@ -124,7 +124,7 @@ def recommend(outcomes: Sequence[Outcome]) -> Recommendation:
     tied = [best, *_not_told_apart(gaps)]
     near = [name for name in grid if name == best or (name in tied and (gaps[name].mean or 0.0) <= NEAR)]
     taken = min(near, key=lambda name: _cost(grid[name]))
-    beside = [*_first_in_table(whole, tied), *_beside_the_probe(grid, numbers)]
+    beside = [*_left_out(grid, whole), *_first_in_table(whole, tied), *_beside_the_probe(grid, numbers)]
     tied = [name for name in grid if name in tied and name != taken]
     return _recommendation(grid[taken], taken, tied, whole[taken], beside)
 
@@ -146,6 +146,12 @@ def _not_told_apart(gaps: Mapping[str, Gap]) -> list[str]:
     found = {name: one for name, gap in gaps.items() if (one := gap.estimate)}
     corrected = holm([one.p for one in found.values()])
     return [name for name, p in zip(found, corrected, strict=True) if p >= FALSE]
+
+
+def _left_out(grid: Grid, whole: Mapping[str, object]) -> list[str]:
+    """Name the rows that might have been better, had all of their trials finished."""
+    names = [name for name in grid if name not in whole]
+    return [f"Left out, as not all of their trials on all targets have finished: {listed(names)}."] if names else []
 
 
 def _first_in_table(sites: Mapping[str, Mapping[str, float]], tied: Sequence[str]) -> list[str]:

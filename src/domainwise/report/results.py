@@ -36,7 +36,10 @@ class Results:
     @classmethod
     def open(cls, folder: Path | str, *, data: Domains | None = None) -> Results:
         """Open an output folder: all trials that have ended. ``data`` is what they were trained on, for ``dw.fit``."""
+        from domainwise.data.domains import Domains
+
         require("folder", folder, Path | str)
+        require("data", data, Domains | None)
         folder = Path(folder).expanduser()
         trials = listing(folder, files=True)
         found = tuple(variants(told_apart(trials.outcomes)))

@@ -15,7 +15,7 @@ from domainwise.data.decoded.image import image_shape
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.data.sources.open import benchmark_named, find_source, foreseen, read_source
-from domainwise.errors import InputError, typed
+from domainwise.errors import InputError, legible, typed
 from domainwise.experiment.settings import Settings, resolve
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import check_network
@@ -111,6 +111,11 @@ def _usual_sizes(source: Listing) -> Sizes:
 
 def read_for(trial: Trial, text: str, how: Reading) -> Domains:
     """Open the data of a trial in the sizes that it was trained with."""
+    if not trial.input_size:
+        raise InputError(
+            f"these are results of a table ({legible(trial.data)}), which --data cannot name: in Python, "
+            "dw.fit(Results.open(folder, data=...))"
+        )
     sizes = Sizes(trial.train_size or trial.input_size, trial.input_size)  # type: ignore[arg-type]  # as above
     source = find_source(text)
     return source if isinstance(source, Domains) else _decoded(source, sizes, how)
