@@ -20,7 +20,7 @@ from domainwise.files import ABSENT, LOCK, NotAFile, content_of, locked, make_fo
 if TYPE_CHECKING:
     from domainwise.data.domains import Domains
 
-MARK = "domainwise.json"
+MARK, TRIALS = "domainwise.json", "trials"
 CHOICES = "auto.json"  # the network that was chosen for the data, and why
 # A disk that is full, cannot be written to or has failed, too little memory, and a `watch` nobody listens to: the trial
 # can go on later.
@@ -106,8 +106,9 @@ def restored(home: Path) -> bool:
     """Write a lost trial.json again, as the saved model of the trial has it; whether that could be done."""
     for config in sorted(home.glob("*/config.json")):
         with suppress(integrity.Damaged, KeyError, TypeError, ValueError):
-            settings = integrity.read(config)["trial"]
-            if settings["id"] == home.name and Trial.from_json(settings) and result_in(home)["status"] != DAMAGED:
+            settings, result = integrity.read(config)["trial"], result_in(home)
+            own = home.name if home.parent.name == TRIALS else result.get("id")  # one that fit made has any name
+            if settings["id"] == own and Trial.from_json(settings) and result["status"] != DAMAGED:
                 integrity.make_way(home / "trial.json")
                 publish(home / "trial.json", integrity.sealed(settings))
                 return True

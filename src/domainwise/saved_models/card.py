@@ -152,6 +152,8 @@ def read(home: Path) -> Card:
     if not any(os.path.lexists(home / name) for name in (CARD, MADE_FROM)):
         return Card()
     content = integrity.read(home / CARD)
+    if "format" not in content:
+        raise integrity.Damaged(home / CARD, "is damaged: it is no card of a model")
     if content.get("format") != FORMAT:
         raise InputError(
             f"{home / CARD} is of a later version of domainwise than this, {content.get('domainwise', 'unknown')}: use "

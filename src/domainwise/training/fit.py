@@ -23,7 +23,7 @@ from domainwise.errors import InputError, TrialError, typed
 from domainwise.experiment.integrity import Damaged, Unreadable
 from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file, sentence
 from domainwise.experiment.records import Result
-from domainwise.experiment.results import trial_in
+from domainwise.experiment.results import DAMAGED, trial_in
 from domainwise.experiment.settings import Choice, Settings, resolve, whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, reading
@@ -66,6 +66,7 @@ class Fitting:
     ) -> Result:
         """Train, from where it was stopped if it was, and return the result, good or bad; each model gets a card."""
         with reading(self.folder):
+            _refuse_damaged(self.folder)
             _refuse_other_snapshots(self.folder, spread(options.snapshots, self.trial.steps))
         remember(self.folder, self.data, self.choice)
         expected = self.expected or self._expected_before()
@@ -205,6 +206,11 @@ def _refuse_another(folder: Path, trial: Trial) -> None:
     refuse_file(folder)
     if is_ours(folder) or is_ours(folder.absolute().parent.parent):  # whose tables have no place for it
         raise InputError(f"{folder} belongs to a comparison: give the model a folder of its own")
+    with reading(folder):
+        if exists(folder / "result.json") and not (folder / "trial.json").is_file():
+            raise InputError(
+                f"{folder / 'trial.json'} is missing: `domainwise check {folder} --repair` writes it again"
+            )
     check_contents(folder, "trial.json")
     with reading(folder):
         if not exists(folder / "trial.json"):
@@ -233,6 +239,13 @@ def _refuse_another(folder: Path, trial: Trial) -> None:
     if differ:
         what = "a training that has not ended and can go on" if stopped else "another model"
         raise InputError(f"{folder} holds {what}, with other {', '.join(differ)}: give this one a folder of its own")
+
+
+def _refuse_damaged(folder: Path) -> None:
+    """A result whose files have changed since is not to be told again."""
+    result = ended(folder, files=True) or {}
+    if result.get("status") == DAMAGED:
+        raise InputError(f"{result['message']}: `domainwise check {folder} --repair` has the model trained again")
 
 
 def _refuse_other_snapshots(folder: Path, wanted: frozenset[int]) -> None:
