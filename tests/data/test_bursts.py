@@ -50,7 +50,7 @@ def test_a_burst_is_found_and_neighbours_that_show_something_else_are_none(photo
 
 def test_a_manifest_keeps_every_burst_in_one_part_of_the_split(photos: Path, tmp_path: Path) -> None:
     listing = find_source(str(photos))
-    data = open_data(str(write_manifest(listing, survey(listing), tmp_path / "photos.csv")), size=8)
+    data = open_data(str(write_manifest(survey(listing), tmp_path / "photos.csv")), size=8)
     assert [len(domain) for domain in data] == [12, 12]
     with (tmp_path / "photos.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -89,7 +89,7 @@ def test_a_manifest_keeps_what_another_one_said(photos: Path, tmp_path: Path) ->
         )
     )
     listing = find_source(str(tmp_path / "old.csv"))
-    again = find_source(str(write_manifest(listing, survey(listing), tmp_path / "new.csv")))
+    again = find_source(str(write_manifest(survey(listing), tmp_path / "new.csv")))
     assert again.files == listing.files
     with pytest.raises(InputError, match="holds something"):
-        write_manifest(listing, survey(listing), tmp_path / "new.csv")
+        write_manifest(survey(listing), tmp_path / "new.csv")

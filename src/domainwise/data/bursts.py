@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from domainwise.data.domains import FREE, HOLDOUT, MAIN, Domains
-from domainwise.errors import InputError, legible
+from domainwise.errors import InputError
 from domainwise.files import check_output, write_output
 
 if TYPE_CHECKING:
@@ -73,21 +73,20 @@ def check_manifest(data: Listing | Domains, path: Path) -> None:
     check_output(path, NEVER)
 
 
-def write_manifest(listing: Listing, survey: Survey, path: Path) -> Path:
+def write_manifest(survey: Survey, path: Path) -> Path:
     """Write a manifest of the images that can be read, in which the images of a burst are a group.
 
-    Groups and parts of the split that the listing knows stay as they are.
+    Groups, boxes and parts of the split that are known already stay as they are.
     """
-    check_manifest(listing, path)
-    corrupt = {look.name for look in survey.corrupt}
-    files = [file for file in listing.files if legible(file.relative) not in corrupt]
     group = {look: f"burst {i}" for i, run in enumerate(survey.bursts, 1) for look in run}
     folder, text = path.absolute().parent, io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
-    for file, look in zip(files, survey.looks, strict=True):
+    boxes = any(file.box for file in survey.files)
+    table.writerow([*COLUMNS, *(["box"] if boxes else [])])
+    for file, look in zip(survey.files, survey.looks, strict=True):
         place = Path(os.path.normpath(Path(file.path).absolute()))
         shown = place.relative_to(folder) if place.is_relative_to(folder) else place
+        box = [" ".join(map(repr, file.box))] if boxes else []
         together = file.group or group.get(look, "")
-        table.writerow([shown.as_posix(), file.domain, file.class_name, SPLITS[file.fixed], together])
+        table.writerow([shown.as_posix(), file.domain, file.class_name, SPLITS[file.fixed], together, *box])
     return write_output(path, text.getvalue(), NEVER)

@@ -19,7 +19,16 @@ from PIL.PngImagePlugin import PngInfo
 
 from domainwise.data.bursts import bursts, thumbnail
 from domainwise.data.decoded.decode_all import BATCH, Progress
-from domainwise.data.decoded.image import ImageError, content_hash, image_bytes, in_threads, pillow_warnings, read_rgb
+from domainwise.data.decoded.image import (
+    ImageError,
+    X,
+    content_hash,
+    cut_out,
+    image_bytes,
+    in_threads,
+    pillow_warnings,
+    read_rgb,
+)
 from domainwise.data.domains import Domains, Values
 from domainwise.data.sources.benchmarks import BENCHMARKS, Benchmark, difference_of, recognised
 from domainwise.data.sources.listing import File, Listing
@@ -58,6 +67,7 @@ class Survey:
     corrupt: tuple[Look, ...]
     oddities: tuple[str, ...]
     plain: str = ""  # the fingerprint where copies of a file are split as if they were none
+    files: tuple[File, ...] = ()  # of the looks, unless they are arrays
 
     @cached_property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -150,7 +160,7 @@ def survey(data: Listing | Domains, progress: Progress | None = None) -> Survey:
     corrupt = tuple(look for look in looks if look.problem)
     names = tuple(name for name, _ in data.domains)
     notes = (*data.oddities, *data.unread, *_refusal(data))
-    return Survey(data.name, fingerprint, names, data.classes, good, corrupt, notes, plain)
+    return Survey(data.name, fingerprint, names, data.classes, good, corrupt, notes, plain, tuple(readable.files))
 
 
 def _refusal(data: Listing) -> list[str]:
@@ -177,6 +187,7 @@ def _look(file: File) -> Look:
     try:
         content = image_bytes(file.path)
         image, mode = read_rgb(content)
+        image = cut_out(image, file.box)
     except ImageError as error:
         return replace(seen, problem=str(error))
     return replace(
@@ -239,7 +250,7 @@ def check_sheet(path: Path) -> None:
     check_output(path, PNG)
 
 
-def _spread(items: Sequence[str], most: int) -> list[str]:
+def _spread(items: Sequence[X], most: int) -> list[X]:
     """All of them, or as many evenly from first to last."""
     return [items[i] for i in np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int)]
 
@@ -249,11 +260,11 @@ def _samples(data: Listing | Domains, domain: str, class_name: str) -> list[Imag
         labels = data[domain].labels
         chosen = np.flatnonzero(labels == data.classes.index(class_name))[:PER_CELL]
         return [_thumb(_from_array(data[domain].images[i])) for i in chosen]
-    paths = [file.path for file in data.files if (file.domain, file.class_name) == (domain, class_name)]
+    files = [file for file in data.files if (file.domain, file.class_name) == (domain, class_name)]
     images: list[Image.Image] = []
-    for path in _spread(paths, PER_CELL) if paths else ():
+    for file in _spread(files, PER_CELL) if files else ():
         try:
-            images.append(_thumb(read_rgb(image_bytes(path))[0]))
+            images.append(_thumb(cut_out(read_rgb(image_bytes(file.path))[0], file.box)))
         except ImageError:  # listed elsewhere
             continue
     return images

@@ -44,7 +44,6 @@ def inspect(
     import sys
 
     from domainwise.data.bursts import check_manifest, write_manifest
-    from domainwise.data.domains import Domains
     from domainwise.data.inspect import check_sheet, survey, write_contact_sheet
     from domainwise.data.sources.open import find_source
 
@@ -63,8 +62,8 @@ def inspect(
         path = write_contact_sheet(found, picture)
         if not quiet:
             print(f"picture: {path}", file=sys.stderr)
-    if manifest is not None and not isinstance(found, Domains):
-        path = write_manifest(found, surveyed, manifest)
+    if manifest is not None:
+        path = write_manifest(surveyed, manifest)
         if not quiet:
             print(f"manifest: {path}", file=sys.stderr)
 

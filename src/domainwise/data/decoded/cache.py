@@ -44,17 +44,15 @@ from domainwise.data.decoded.decode_all import (
     layout_of,
     oddities,
     read_into_memory,
-    read_otherwise,
     require_sound,
 )
 from domainwise.data.domains import Domains
-from domainwise.data.sources.listing import Listing
+from domainwise.data.sources.listing import Listing, read_otherwise
 from domainwise.errors import InputError, closest
 from domainwise.files import exists, locked, reading, user_cache
 from domainwise.machine import free_disk, human_size
 
 Say = Callable[[str], None]
-
 ENTRY = re.compile(r"[A-Za-z0-9_.]+-[0-9a-f]{12}")
 LEFTOVER = re.compile(r"\.[A-Za-z0-9_.]+-[0-9a-f]{12}\.([0-9a-f]{8}|lock)")
 FILES = {ABOUT, VERIFIED, *(f"{column}.npy" for column in COLUMNS)}
@@ -145,7 +143,7 @@ def _build(
     if certain:
         remove_leftovers(entry)
     paths = [file.path for file in listing.files]
-    layout = layout_of(paths, sizes)
+    layout = layout_of(listing.files, sizes)
     need = layout.bytes(paths)
     say(f"{listing.name}: {len(paths):,} images are decoded once into {entry} ({human_size(need)})")
     _require_room(entry.parent, need)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -15,10 +14,10 @@ from domainwise.data.decoded.image import (
     ImageError,
     NotNow,
     content_hash,
+    cut_out,
     image_bytes,
     image_shape,
     in_threads,
-    is_deep,
     pillow_warnings,
     read_rgb,
     resized,
@@ -86,12 +85,12 @@ class Layout:
         return CHANNELS * len(paths) * sum(areas)
 
 
-def layout_of(paths: Sequence[str], sizes: Sizes) -> Layout:
+def layout_of(files: Sequence[File], sizes: Sizes) -> Layout:
     """Choose the arrays for images, of which a few may be looked at to learn their sizes."""
     square = (sizes.evaluate, sizes.evaluate)
     if sizes.train == sizes.evaluate:
         return Layout(square)
-    shape = _common_shape(paths)
+    shape = None if any(file.box for file in files) else _common_shape([file.path for file in files])
     if shape is not None and (sizes.train == "original" or max(shape) <= sizes.train):
         return Layout(shape, None if shape == square else square)
     if sizes.train == "original":
@@ -167,7 +166,7 @@ def decode_all(
     kept: list[tuple[File, Decoded]] = []
     corrupt: list[Corrupt] = []
     total = len(listing.files)
-    work = in_threads(lambda file: _decode(file.path, layout), listing.files)
+    work = in_threads(lambda file: _decode(file, layout), listing.files)
     with pillow_warnings(), closing(work) as results:
         for done, (file, result) in enumerate(zip(listing.files, results, strict=True), 1):
             if isinstance(result, NotNow):
@@ -193,10 +192,11 @@ def decode_all(
     return Content(replace(listing, files=files), [each.sha256 for each in decoded], shapes, corrupt)
 
 
-def _decode(path: str, layout: Layout) -> Decoded | ImageError:
+def _decode(file: File, layout: Layout) -> Decoded | ImageError:
     try:
-        content = image_bytes(path)
+        content = image_bytes(file.path)
         image, mode = read_rgb(content)
+        image = cut_out(image, file.box)
     except ImageError as error:
         return error
     rows = {"images": resized(image, layout.images)[None]}
@@ -230,28 +230,12 @@ def oddities(corrupt: Sequence[Corrupt], shared: Sequence[str], data: Domains) -
     return [*left_out, *([copies] if again else []), *shared]
 
 
-def read_otherwise(listing: Listing) -> bool:
-    """Whether versions that knew neither copies of files nor bits in use may have read these files in another way."""
-    if listing.published:
-        return False
-    alike: dict[tuple[str, int], list[File]] = {}
-    for file in listing.files:
-        with suppress(OSError):
-            alike.setdefault((file.domain, os.stat(file.path).st_size), []).append(file)  # noqa: PTH116  faster
-    for files in alike.values():
-        with suppress(ImageError):
-            if len(files) > 1 and len({image_bytes(file.path) for file in files}) < len(files):
-                return True
-    with pillow_warnings():
-        return any(is_deep(file.path) for file in listing.files)
-
-
 def read_into_memory(
     listing: Listing, sizes: Sizes, *, skip_corrupt: bool, progress: Progress | None
 ) -> tuple[Domains, list[str]]:
     """Return the domains, and sentences about what was left out."""
     paths = [file.path for file in listing.files]
-    layout = layout_of(paths, sizes)
+    layout = layout_of(listing.files, sizes)
     rows = _room(layout, paths)
     content = decode_all(listing, layout, rows, skip_corrupt=skip_corrupt, progress=progress)
     arrays: dict[str, npt.NDArray[Any]] = {name: target.finished() for name, target in rows.items()}

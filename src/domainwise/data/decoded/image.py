@@ -42,6 +42,8 @@ LARGEST = "DOMAINWISE_MAX_MEGAPIXELS"
 ORIENTATION = 0x0112
 BITS, HIGHEST = 258, (281, 341)  # of TIFF: how many bits a value has, and which is the highest that it may have
 
+Box = tuple[float, ...]  # left, top, width, height, in pixels, or all up to 1 in parts of the picture; () is the whole
+
 X = TypeVar("X")
 Y = TypeVar("Y")
 
@@ -107,6 +109,26 @@ def read_rgb(content: bytes) -> tuple[Image.Image, str]:
             return rgb, f"{image.mode}, {bits} bits used" if 8 < bits < 16 else image.mode
     except Exception as error:  # a damaged file makes Pillow raise almost anything: OSError, SyntaxError, struct.error
         raise ImageError(_reason(content, error)) from error
+
+
+def pixels_of(box: Box, shape: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return left, top, right and bottom of a box in a picture of (height, width), as far as it lies inside."""
+    height, width = shape
+    if not box:
+        return 0, 0, width, height
+    left, top, across, down = (
+        (part * side for part, side in zip(box, (width, height, width, height), strict=True)) if max(box) <= 1 else box
+    )
+    edges = max(0, left), max(0, top), min(width, left + across), min(height, top + down)
+    first, upper, last, lower = (round(edge) for edge in edges)
+    if last <= first or lower <= upper:
+        raise ImageError(f"its box lies outside the picture of {width} x {height} pixels")
+    return first, upper, last, lower
+
+
+def cut_out(image: Image.Image, box: Box) -> Image.Image:
+    """Return the part of a picture that a box says, or all of it without one."""
+    return image.crop(pixels_of(box, (image.height, image.width))) if box else image
 
 
 def content_hash(content: bytes, mode: str) -> str:

@@ -7,12 +7,13 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from domainwise.data.decoded.image import OF_THE_FILE
+from domainwise.data.decoded.image import OF_THE_FILE, Box, ImageError, image_bytes, is_deep, pillow_warnings
 from domainwise.data.domains import FREE, Fixed, Labels, require_classes, require_domains
 from domainwise.data.sources.classes import class_notes, refuse_gaps, refuse_spellings
 from domainwise.errors import InputError, legible, warn
@@ -30,6 +31,7 @@ class File:
     relative: str  # to the data folder, with forward slashes
     group: str = ""
     fixed: int = FREE
+    box: Box = ()  # the part of the picture that is the image; none is the whole of it
     mark: tuple[str, ...] = ()  # what the fingerprint covers besides the relative path
 
     def __str__(self) -> str:
@@ -110,9 +112,9 @@ class Listing:
 
     def shared(self, hashes: Sequence[str]) -> list[str]:
         """Say which files stand in several domains or classes; nothing of a benchmark, which is as it was published."""
-        alike: dict[str, list[File]] = {}
+        alike: dict[tuple[str, Box], list[File]] = {}
         for file, content in zip(self.files, hashes, strict=True):
-            alike.setdefault(content, []).append(file)
+            alike.setdefault((content, file.box), []).append(file)
         several = [] if self.published else [files for files in alike.values() if len(files) > 1]
         domains, classes = (
             [_pair(files, name) for files in several if len({getattr(file, name) for file in files}) > 1]
@@ -127,7 +129,7 @@ class Listing:
         beginning = [about[0], self.name, str(self.source.resolve()), *about[1:]]
         digest = hashlib.sha256(json.dumps(beginning).encode() + json.dumps(self.classes).encode())
         for file in self.files:
-            row = [file.relative, *_state(file.path), file.domain, file.class_name, file.group, file.fixed]
+            row = [file.relative, *_state(file.path), file.domain, file.class_name, file.group, file.fixed, *file.box]
             digest.update(json.dumps(row).encode())
         return digest.hexdigest()
 
@@ -210,6 +212,22 @@ def _state(path: str) -> tuple[int, int]:
             raise
         return -1, -1
     return about.st_size, about.st_mtime_ns
+
+
+def read_otherwise(listing: Listing) -> bool:
+    """Whether versions that knew neither copies of files nor bits in use may have read these files in another way."""
+    if listing.published:
+        return False
+    alike: dict[tuple[str, int], list[File]] = {}
+    for file in listing.files:
+        with suppress(OSError):
+            alike.setdefault((file.domain, os.stat(file.path).st_size), []).append(file)  # noqa: PTH116  faster
+    for files in alike.values():
+        with suppress(ImageError):
+            if len(files) > 1 and len({image_bytes(file.path) for file in files}) < len(files):
+                return True
+    with pillow_warnings():
+        return any(is_deep(file.path) for file in listing.files)
 
 
 def require_nothing_vanished(before: Sequence[File], after: Sequence[File]) -> None:

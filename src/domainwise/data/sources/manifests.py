@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 from unicodedata import category, normalize
 
+from domainwise.data.decoded.image import Box
 from domainwise.data.domains import FREE, HOLDOUT, MAIN
 from domainwise.data.sources.listing import File, Listing, quoted
 from domainwise.errors import InputError, closest
 
 SUFFIXES = (".csv", ".tsv", ".json")
 NEEDED = ("path", "domain", "label")
-KNOWN = (*NEEDED, "split", "group")
+KNOWN = (*NEEDED, "split", "group", "box")
+OTHERWISE = {"file_name": "path"}  # what others call a column: this one is of Hugging Face's metadata.csv
 DELIMITERS = ",;\t|"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
+MOST = 1e6  # pixels on a side
 SPLITS = {"": FREE, "train": MAIN, "holdout": HOLDOUT, "val": HOLDOUT, "validation": HOLDOUT}
 
 
@@ -34,6 +37,7 @@ class Row:
     label: str
     split: str = ""
     group: str = ""
+    box: str = ""
 
 
 def find_manifest(path: Path) -> Listing:
@@ -47,11 +51,12 @@ def find_manifest(path: Path) -> Listing:
     for row in rows:
         full, relative = _place(folder, row, path)
         part = fixed[row.where]
-        mark = (row.domain, row.label, str(position[row.label]), row.group, str(part))
-        files.append(File(row.domain, row.label, full, relative, row.group, part, mark))
+        box = _box(row, path)
+        mark = (row.domain, row.label, str(position[row.label]), row.group, str(part), *map(repr, box))
+        files.append(File(row.domain, row.label, full, relative, row.group, part, box, mark))
     _require_distinct(files, rows, path)
     _require_there(files, rows, path)
-    files.sort(key=lambda file: (file.domain, position[file.class_name], *file.relative.rpartition("/")))
+    files.sort(key=lambda file: (file.domain, position[file.class_name], *file.relative.rpartition("/"), file.box))
     return Listing(path.stem, path, classes, files)
 
 
@@ -71,6 +76,21 @@ def _place(folder: Path, row: Row, manifest: Path) -> tuple[str, str]:
             "or give an absolute path"
         )
     return full, Path(full).relative_to(folder).as_posix() if inside else Path(full).as_posix()
+
+
+def _box(row: Row, manifest: Path) -> Box:
+    """Left, top, width and height, with blanks or commas between them."""
+    words = row.box.replace(",", " ").strip("[]() ").split()
+    try:
+        box = tuple(map(float, words))
+    except ValueError:
+        box = (-1.0,)
+    if box and not (len(box) == 4 and all(0 <= part < MOST for part in box) and min(box[2:]) > 0):
+        raise InputError(
+            f"{manifest}, {row.where}: the box {quoted(row.box)} is not left, top, width and height: four numbers from "
+            "0 up, in pixels, or all of them up to 1 in parts of the picture"
+        )
+    return box
 
 
 def _fixed(rows: Sequence[Row], manifest: Path) -> dict[str, int]:
@@ -93,11 +113,10 @@ def _fixed(rows: Sequence[Row], manifest: Path) -> dict[str, int]:
 
 
 def _require_distinct(files: Sequence[File], rows: Sequence[Row], manifest: Path) -> None:
-    first: dict[str, str] = {}
+    first: dict[tuple[str, Box], str] = {}
     for file, row in zip(files, rows, strict=True):
-        if file.path in first:
-            raise InputError(f"{manifest}, {row.where}: {file} is on {first[file.path]} already: keep one of them")
-        first[file.path] = row.where
+        if (there := first.setdefault((file.path, file.box), row.where)) != row.where:
+            raise InputError(f"{manifest}, {row.where}: {file} is on {there} already: keep one of them")
 
 
 def _require_there(files: Sequence[File], rows: Sequence[Row], manifest: Path) -> None:
@@ -151,7 +170,7 @@ def _csv(text: str, manifest: Path) -> list[Row]:
             if not any(cell.strip() for cell in cells):
                 continue
             if columns is None:
-                columns = [cell.strip().casefold() for cell in cells]
+                columns = [OTHERWISE.get(cell, cell) for cell in (cell.strip().casefold() for cell in cells)]
                 _require_columns(columns, manifest)
             elif len(cells) != len(columns):
                 raise InputError(f"{manifest}, {where}: {len(cells)} cells, but the header has {len(columns)}")
@@ -168,7 +187,7 @@ def _require_columns(columns: Sequence[str], manifest: Path) -> None:
     if missing:
         raise InputError(
             f"{manifest} has no column {' and no '.join(missing)}: the first line must name path, domain and label, "
-            f"and may name split and group; it names {', '.join(columns)[:200]}"
+            f"and may name split, group and box; it names {', '.join(columns)[:200]}"
         )
     twice = [name for name in KNOWN if columns.count(name) > 1]
     if twice:
@@ -196,6 +215,10 @@ def _json(text: str, manifest: Path) -> tuple[list[Row], tuple[str, ...] | None]
 
 
 def _object(found: Any, where: str, manifest: Path, classes: Sequence[str] | None) -> Row:
+    if isinstance(found, Mapping):
+        found = {OTHERWISE.get(name, name): value for name, value in found.items()}
+        if isinstance(found.get("box"), list):
+            found["box"] = " ".join(map(str, found["box"]))
     if not isinstance(found, Mapping) or any(name not in found for name in NEEDED):
         raise InputError(f"{manifest}, {where}: this is not an object with path, domain and label")
     cells = {name: found[name] for name in KNOWN if found.get(name) is not None}

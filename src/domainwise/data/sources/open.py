@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from domainwise.data.decoded.cache import Say
     from domainwise.data.decoded.decode_all import Progress, Sizes
     from domainwise.data.sources.benchmarks import Benchmark
-    from domainwise.data.sources.listing import Listing
+    from domainwise.data.sources.listing import File, Listing
 
 
 def open_data(
@@ -100,8 +100,8 @@ def foreseen(source: Listing, sizes: Sizes, *, exact: bool = False) -> Domains:
     paths = [file.path for file in source.files]
     side = sizes.evaluate if sizes.train == "original" else sizes.train
     with pillow_warnings():
-        layout = layout_of(paths, sizes) if exact else Layout((side, side))
-        heads = list(in_threads(_head, paths)) if exact else [(path, layout.images) for path in paths]
+        layout = layout_of(source.files, sizes) if exact else Layout((side, side))
+        heads = list(in_threads(_head, source.files)) if exact else [(path, layout.images) for path in paths]
     shapes = np.array([shape for _, shape in heads], np.int64)
     content = Content(source, [sha256 for sha256, _ in heads], shapes, [])
     lengths = {"pixels": (int(3 * shapes.prod(1).sum()),)}
@@ -110,16 +110,25 @@ def foreseen(source: Listing, sizes: Sizes, *, exact: bool = False) -> Domains:
     return assemble(content.facts(), {**black, **content.columns(layout)})
 
 
-def _head(path: str) -> tuple[str, tuple[int, int]]:
+def _head(file: File) -> tuple[str, tuple[int, int]]:
     """The hash and the shape of an image file, decoded only where its grey values may have more than 8 bits."""
-    from domainwise.data.decoded.image import ImageError, content_hash, image_bytes, image_shape, is_deep, read_rgb
+    from domainwise.data.decoded.image import (
+        ImageError,
+        content_hash,
+        image_bytes,
+        image_shape,
+        is_deep,
+        pixels_of,
+        read_rgb,
+    )
 
     try:
-        content = image_bytes(path)
-        mode = read_rgb(content)[1] if is_deep(path) else ""
+        content = image_bytes(file.path)
+        mode = read_rgb(content)[1] if is_deep(file.path) else ""
+        left, top, right, bottom = pixels_of(file.box, image_shape(file.path) or (1, 1))
     except ImageError:  # it is refused when the images are decoded
         return "", (1, 1)
-    return content_hash(content, mode), image_shape(path) or (1, 1)
+    return content_hash(content, mode), (bottom - top, right - left)
 
 
 def find_source(text: str) -> Listing | Domains:
