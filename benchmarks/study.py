@@ -1,19 +1,15 @@
-"""Run the next trials of the study on PACS (docs/study.md), or say how far each family is.
+"""Say how far each family of the study on PACS is (docs/study.md), and leave of its records what is committed.
 
-    python benchmarks/study.py run P --data pacs=DIR --weights FILE [--out results/study] [--seconds 540]
     python benchmarks/study.py progress [--out results/study]
+    python benchmarks/study.py tidy [--out results/study]
 
-``run`` goes on where the folder of the family ends, and stops by itself after so many seconds; what was not finished
-then goes on from its checkpoint on the same machine, and from its start on another.
-``tidy`` leaves the files that are committed.
+Trials are run by the code of one commit, with its own copy of this file: README.md beside this file says how.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +18,8 @@ from domainwise.experiment import integrity
 from domainwise.experiment.records import publish
 
 ROOT = Path(__file__).parents[1]
+COMMIT = "e77a76f0815e62478cb5dfdf72466c6a7c77dfcb"  # whose code runs every trial
+WEIGHTS = "12e0940455fd188819e65ad3b05417089de66c1ea9fe02367ad2a8154b42bf75"
 SHORT = ("--steps", "1001", "--evaluate-every", "50")
 LONG = ("--average", "swad,ma")
 
@@ -41,32 +39,6 @@ FAMILIES = {
     "K": Family("fish(inner_steps=3,inner_lr=0.003),arith(inner_steps=3,inner_lr=0.003)", "100-103", SHORT, 32),
 }
 KEPT = ("trial.json", "result.json", "records.jsonl", "counts.json")
-
-
-def command(name: str, data: str, weights: str, out: Path) -> list[str]:
-    """The family's comparison, as anybody would type it."""
-    family = FAMILIES[name]
-    return [
-        *(sys.executable, "-m", "domainwise", "compare", "--data", data, "--algorithms", family.algorithms),
-        *("--seeds", family.seeds, "--preset", "swad", "--network", "resnet50.v1", "--weights", weights),
-        *(*family.options, "--keep", "none", "--device", "cuda", "--per-gpu", "4", "-o", str(out / name)),
-    ]
-
-
-def run(name: str, data: str, weights: str, out: Path, seconds: float) -> int:
-    """Run what is missing of a family; its table is not shown, since nobody looks at half a family."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / f"{name}.log").open("a") as log:
-        process = subprocess.Popen([*command(name, data, weights, out), "-q"], stdout=subprocess.DEVNULL, stderr=log)
-    try:
-        return process.wait(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGTERM)
-        try:
-            return process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
 
 
 def progress(out: Path) -> str:
@@ -93,17 +65,9 @@ def tidy(out: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "progress", "tidy"))
-    parser.add_argument("family", nargs="?", choices=FAMILIES)
-    parser.add_argument("--data", default="pacs=PACS")
-    parser.add_argument("--weights", default="resnet50_v1.safetensors")
+    parser.add_argument("what", choices=("progress", "tidy"))
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "study")
-    parser.add_argument("--seconds", type=float, default=540)
     given = parser.parse_args()
-    if given.what == "run":
-        if given.family is None:
-            parser.error(f"say which family to run: {', '.join(FAMILIES)}")
-        return run(given.family, given.data, given.weights, given.out, given.seconds)
     if given.what == "tidy":
         tidy(given.out)
     print(progress(given.out))

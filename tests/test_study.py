@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
+from collections import Counter
 from pathlib import Path
 from statistics import fmean
 
@@ -12,6 +14,7 @@ from scipy.stats import ttest_1samp
 
 ROOT = Path(__file__).parents[1]
 STUDY = runpy.run_path(str(ROOT / "docs" / "make_study.py"))
+PLAN = runpy.run_path(str(ROOT / "benchmarks" / "study.py"))
 
 
 def early(algorithm: str) -> dict[tuple[str, int], float]:
@@ -41,6 +44,30 @@ def test_the_primary_test_is_that_of_the_plan() -> None:
     said = STUDY["primary"]()
     assert f"{fmean(means):+.2f} points, 95 % interval {low:+.2f} to {high:+.2f} (8 seeds" in said
     assert f"t = {expected.statistic:.2f}, 7 degrees of freedom, p = {expected.pvalue:.2f}" in said
+
+
+def test_every_trial_is_one_that_the_plan_names() -> None:
+    found = Counter()
+    for path in (ROOT / "results" / "study").glob("*/trials/*/trial.json"):
+        trial, result = json.loads(path.read_text()), json.loads((path.parent / "result.json").read_text())
+        family = PLAN["FAMILIES"][path.parts[-4]]
+        first, last = map(int, family.seeds.split("-"))
+        assert result["versions"]["commit"] == PLAN["COMMIT"]
+        assert trial["weights"] == PLAN["WEIGHTS"]
+        assert (trial["data"], trial["network"], trial["batch"], trial["precision"]) == (
+            "pacs",
+            "resnet50.v1",
+            32,
+            "bf16",
+        )
+        assert (trial["steps"], trial["evaluate_every"]) == (
+            (1001, 50) if family.options == PLAN["SHORT"] else (5001, 100)
+        )
+        assert trial["hyperparameters"]["lr"] == (1e-5 if "lr=1e-5" in family.options else 5e-5)
+        assert trial["label"].replace(" ", "") in re.split(r",(?![^(]*\))", family.algorithms)
+        assert first <= trial["seed"] <= last
+        found[path.parts[-4], trial["label"], *trial["targets"], trial["seed"]] += 1
+    assert set(found.values()) == {1}
 
 
 def test_nothing_but_the_number_of_trials_is_read_of_a_family_that_is_not_complete() -> None:
