@@ -293,7 +293,7 @@ def _trained(
         about = f"{trial.label} on all {len(made.data)} domains of {made.data.name}, {trial.steps} updates"
         print(f"{about}, network {trial.network}; its model goes to {made.folder}", file=sys.stderr, flush=True)
     with display(1, progress) as shown:
-        threads = threads or threads_for(trial.network)
+        threads = threads_for(trial.network) if threads is None else threads
         result = made.run(options, threads=threads, watch=_all_of(shown.watch, watch))
     made.check(result)
     return made.model(options.device)

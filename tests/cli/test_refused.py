@@ -145,6 +145,7 @@ def test_nothing_is_written_below_a_file(domainwise, tmp_path: Path) -> None:
         ({"device": "gpu"}, '"gpu" is not a device'),
         ({"device": 0}, "device must be a text, got 0"),
         ({"threads": 10**6}, "threads must be a whole number"),
+        ({"threads": 0}, "threads must be a whole number"),
         ({"seed": 1.5}, "a whole number, got .*1.5"),
         ({"seed": -1}, "whole numbers? from 0 up"),
         ({"snapshots": 21}, "from 0 to the 20 updates"),
@@ -160,6 +161,8 @@ def test_python_hears_the_same_sentences(tmp_path: Path, given: dict[str, Any], 
         given = {"seeds": [given["seed"]]}
     with pytest.raises(InputError, match=sentence):
         dw.compare(digits, "erm", output=tmp_path / "compare", **{"steps": 20, **given})
+    with pytest.raises(InputError, match="processes must be a whole number from 1"):
+        dw.compare(digits, "erm", output=tmp_path / "compare", steps=20, processes=0)
     assert not list(tmp_path.iterdir())
 
 

@@ -29,6 +29,8 @@ def test_images_are_opened_as_pretrained_networks_see_them_and_not_enlarged(tmp_
     small, large = (image_folder(tmp_path / str(side), ("a", "b"), side=side, count=2) for side in (20, 300))
     assert dw.open_data(small).evaluation_shape == (20, 20, 3)
     assert dw.open_data(large).evaluation_shape == (224, 224, 3)
+    (large / "a" / "cat" / "0.png").write_bytes((small / "a" / "cat" / "0.png").read_bytes())  # the first of them
+    assert dw.open_data(large).evaluation_shape == (224, 224, 3)
 
 
 def test_a_comparison_opens_its_data_in_the_size_that_it_needs(tmp_path: Path) -> None:

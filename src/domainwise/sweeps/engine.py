@@ -160,10 +160,11 @@ def runs_for(
     """Return the engine that runs trials as they are asked for, and what suits this machine where nothing is said."""
     if address is not None and engine != "ray":
         raise InputError("the address is of a Ray cluster: ask for the engine ray too, or leave it out")
-    if processes and options.device != "cpu":
+    if processes is not None and options.device != "cpu":
         raise InputError("processes are for a CPU; on a GPU, per_gpu says how many trials run side by side")
-    threads = threads or threads_for(network)
-    local = Engine(options, processes or processes_for(options.device, threads), threads, per_gpu, timeout, retries)
+    threads = check_count("threads", threads_for(network) if threads is None else threads)
+    processes = processes_for(options.device, threads) if processes is None else processes
+    local = Engine(options, processes, threads, per_gpu, timeout, retries)
     if engine == "local":
         return local
     from domainwise.sweeps.ray_engine import RayEngine

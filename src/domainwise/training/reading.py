@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.data.decoded.cache import cache_folder
-from domainwise.data.decoded.decode_all import Sizes
-from domainwise.data.decoded.image import image_shape
+from domainwise.data.decoded.decode_all import SAMPLE, Sizes
+from domainwise.data.decoded.image import image_shape, pillow_warnings
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.data.sources.open import benchmark_named, find_source, foreseen, read_source
@@ -91,7 +91,8 @@ def open_data(
     Images are decoded once, into a cache (a folder may be named by ``cache``), and squeezed into squares.
 
     Args:
-        size: side of the squares; without it 224, as pretrained networks see them, or that of smaller images.
+        size: side of the squares; without it 224, as pretrained networks see them, or that of the largest image where
+            all are smaller, as a hundred of them tell.
         skip_corrupt: leave out, with a warning, files that cannot be read as images; otherwise they are an error.
         strict: refuse domains that lack a class, which otherwise is a warning.
         progress: show a bar or not; by default where somebody looks on.
@@ -105,7 +106,10 @@ def open_data(
 
 
 def _usual_sizes(source: Listing) -> Sizes:
-    side = max(image_shape(source.files[0].path) or (USUAL, USUAL))
+    some = source.files[:: -(-len(source.files) // SAMPLE)]
+    with pillow_warnings():
+        shapes = [shape for file in some if (shape := image_shape(file.path))]
+    side = max((max(shape) for shape in shapes), default=USUAL)
     return Sizes(side, side) if side < USUAL else Sizes(WITH_MARGIN, USUAL)
 
 

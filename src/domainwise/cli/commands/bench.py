@@ -54,7 +54,7 @@ def bench(
     from domainwise.terminal import pace
 
     device = choose_device(device)
-    torch.set_num_threads(check_count("threads", threads or cores()))
+    torch.set_num_threads(check_count("threads", cores() if threads is None else threads))
     setup = Setup(
         network, size, size + 3, domains=domains, batch=batch, device=device, updates=updates,
         precision=precision or ("fp32" if device == "cpu" else "bf16"), fast=Fast(not no_compile, not no_capture),

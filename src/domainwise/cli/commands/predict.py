@@ -64,7 +64,7 @@ def predict(
     from domainwise.terminal import pace
 
     form = _form(output, format)
-    threads = threads and check_count("threads", threads)
+    threads = None if threads is None else check_count("threads", threads)
     files = images_in(images)
     loaded = load(model, device=device, which=which, trust_code=trust_code)
     torch.set_num_threads(threads or threads_for(loaded.config["trial"]["network"]))
