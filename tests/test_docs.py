@@ -18,7 +18,12 @@ from torch import nn
 from domainwise.__main__ import main
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -43,6 +48,11 @@ def test_every_page_is_in_the_list_of_pages_and_leads_back_and_on() -> None:
         assert re.search(
             r"\n---\n\n\[All pages\]\(README\.md\) · Next: \[.+\]\(.+\.md\)\n$", prose(ROOT / "docs" / name)
         ), name
+
+
+def test_every_benchmark_is_in_the_list_of_benchmarks() -> None:
+    listed = re.findall(r"\]\((\w+\.py)\)", prose(ROOT / "benchmarks" / "README.md"))
+    assert sorted(listed) == sorted(file.name for file in (ROOT / "benchmarks").glob("*.py"))
 
 
 @pytest.mark.slow
