@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from domainwise.algorithms import parse
+from domainwise.algorithms import Given, specs_of
 from domainwise.averaging import canonical
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, typed, warn
-from domainwise.experiment.output_folder import ended, make_room, opened, refuse_file, restored, serves
+from domainwise.experiment.output_folder import (
+    before,
+    default_folder,
+    ended,
+    make_room,
+    opened,
+    refuse_file,
+    restored,
+    serves,
+)
 from domainwise.experiment.records import Event
 from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
 from domainwise.experiment.settings import Choice, Settings, resolve, together
@@ -118,7 +125,7 @@ def _all_of(*watches: Watch | None) -> Watch:
 
 def prepare(
     data: Domains,
-    algorithms: str | Sequence[str],
+    algorithms: Given | Sequence[Given],
     *,
     targets: str | Sequence[str] = "all",
     seeds: int | str | Sequence[int] = 3,
@@ -132,7 +139,7 @@ def prepare(
     """Lay out a comparison: every algorithm on every target with every seed, and with every draw of a search."""
     settings = settings or resolve(benchmark=data.name, device="cpu")
     settings = automatic(settings, data, device=device, output=output)
-    specs = parse(algorithms if isinstance(algorithms, str) else ",".join(algorithms))
+    specs = specs_of(algorithms)
     if draws < 1:
         raise InputError(f"draws says how many, the defaults among them, so 1 or more, got {draws}")
     data = data.split_by(settings.duplicates)
@@ -145,24 +152,10 @@ def prepare(
     return Comparison(data, tuple(trials), folder, settings.choice)
 
 
-def before(trial: Trial, settings: Settings) -> Trial:
-    """A trial without what its algorithm has settled: algorithms of one table have one folder."""
-    names = [name for name, origin in trial.origins.items() if origin.startswith("algorithm ")]
-    return replace(trial, **{name: getattr(settings, name) for name in names})
-
-
-def default_folder(command: str, trial: Trial) -> Path:
-    """The same for all comparisons that belong in one table: same data, same settings, whichever algorithms."""
-    apart = {"id", "targets", "algorithm", "hyperparameters", "source", "seed"}
-    shared = {name: value for name, value in trial.identity.items() if name not in apart}
-    digest = hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:8]
-    return Path("domainwise-runs") / f"{command}-{digest}"
-
-
 @typed
 def compare(
     data: Domains | str | os.PathLike[str],
-    algorithms: str | Sequence[str],
+    algorithms: Given | Sequence[Given],
     *,
     targets: str | Sequence[str] = "all",
     seeds: int | str | Sequence[int] = 3,
@@ -196,6 +189,8 @@ def compare(
     of, and the others go on.
 
     Args:
+        algorithms: as on the command line ("erm,arith(inner_steps=3)"), or classes and objects of algorithms; a class
+            of a notebook or script, which lies in no file of its own, runs in this process alone.
         data: domains, or what ``--data`` takes ("photos", "pacs=DIR", "manifest.csv"), which is then decoded in the
             size that the settings ask for, into ``cache``.
         seeds: how many, or which, as in "100-107".
@@ -221,6 +216,7 @@ def compare(
         runs = runs_for(
             settings.network, run, processes=processes, threads=threads, per_gpu=per_gpu, timeout=timeout,
             retries=retries, engine=engine, address=address,
+            in_memory=[spec.label for spec in specs_of(algorithms) if spec.in_memory],
         )  # fmt: skip
         return prepare(
             data, algorithms, targets=targets, seeds=seeds, settings=settings, average=average, draws=draws,
@@ -237,7 +233,7 @@ def compare(
 @typed
 def fit(
     data: Domains | Results | str | os.PathLike[str],
-    algorithm: str = "arith",
+    algorithm: Given = "arith",
     *,
     seed: int = 0,
     preset: str = "quick",

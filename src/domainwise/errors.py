@@ -185,7 +185,7 @@ _SIMPLE: dict[Any, Callable[[Any], bool]] = {
 _NAMES: dict[Any, str] = {
     bool: "True or False", int: "a whole number", float: "a number", str: "a text", NoneType: "None",
     Callable: "a function", Mapping: "a dictionary", Iterable: "a list", os.PathLike: "a path",
-    Path: "a path",
+    Path: "a path", type: "a class",
 }  # fmt: skip
 
 

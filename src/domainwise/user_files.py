@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import linecache
 import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 from domainwise.errors import InputError
 
@@ -44,6 +46,31 @@ def module_of(file: Path, sha256: str = "") -> ModuleType:
                 f"{file.name} cannot be imported: {type(error).__name__}: {error}{_beside(file, error)}"
             ) from error
     return sys.modules[name]
+
+
+def file_of(cls: type) -> Path | None:
+    """Return the file of an imported module that defines a class; None for one of a notebook, a script, a function."""
+    module = sys.modules.get(cls.__module__)
+    file = getattr(module, "__file__", None)
+    if cls.__module__ == "__main__" or file is None or getattr(module, cls.__name__, None) is not cls:
+        return None
+    return Path(file).absolute() if "." not in cls.__module__ else None  # a part of a package is no file by itself
+
+
+def class_source(cls: type) -> str:
+    """Return the hash of the text that defines a class, in a notebook too."""
+    functions = [one for one in vars(cls).values() if isinstance(one, FunctionType)]
+    for file, line in ((one.__code__.co_filename, one.__code__.co_firstlineno) for one in functions):
+        text = "".join(linecache.getlines(file))
+        for node in ast.walk(ast.parse(text)) if text else ():
+            if not isinstance(node, ast.ClassDef) or node.name != cls.__name__:
+                continue
+            if node.lineno <= line <= (node.end_lineno or 0):
+                return hashlib.sha256((ast.get_source_segment(text, node) or "").encode()).hexdigest()
+    raise InputError(
+        f"the text of the class {cls.__name__} cannot be found, so that its results could not be told from another's: "
+        "write it into a file, and name it as file.py:Class"
+    )
 
 
 def _beside(file: Path, error: Exception) -> str:

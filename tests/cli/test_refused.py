@@ -203,7 +203,7 @@ def test_a_model_takes_images_in_any_direction_and_none_at_all(model: dw.Model) 
         (lambda: dw.compare("photos", "erm"), '"photos" is neither a file nor a folder nor embedded data'),
         (lambda: dw.compare(3, "erm"), r"data must be domains, such as dw.open_data\(DIR\).* or a text .* got 3"),
         (lambda: dw.fit(None), "data must be domains"),
-        (lambda: dw.compare(dw.digits(), 3), "algorithms must be a text or a list of them, each a text, got 3"),
+        (lambda: dw.compare(dw.digits(), 3), "algorithms must be a text or a class or algorithm or a list of them"),
         (lambda: dw.compare(dw.digits(), "erm", threads="2"), "threads must be a whole number or None, got '2'"),
         (lambda: dw.compare(dw.digits(), "erm", set="lr=1"), "set must be a dictionary or None"),
         (lambda: dw.compare(dw.digits(), "erm", keep="some"), 'keep must be "best" or "none" or "all"'),

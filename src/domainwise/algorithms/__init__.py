@@ -3,10 +3,11 @@
 from domainwise.algorithms._algorithm import Algorithm, algorithm
 from domainwise.algorithms._bases import Penalized, Terms
 from domainwise.algorithms._hyper import choice, draw, hyper, hypers, log10, resolved, uniform, whole
-from domainwise.algorithms._spec import Spec, create, names, parse
+from domainwise.algorithms._spec import Given, Spec, create, names, parse, specs_of
 
 __all__ = [
     "Algorithm",
+    "Given",
     "Penalized",
     "Spec",
     "Terms",
@@ -20,6 +21,7 @@ __all__ = [
     "names",
     "parse",
     "resolved",
+    "specs_of",
     "uniform",
     "whole",
 ]

@@ -1,11 +1,11 @@
-"""Read algorithms from text: ``erm``, ``arith(inner_steps=3)``, ``my_idea.py:MyIdea(strength=0.2)``."""
+"""Read algorithms from text (``erm``, ``arith(inner_steps=3)``, ``my_idea.py:MyIdea``), classes and objects."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -17,7 +17,7 @@ from domainwise.algorithms._algorithm import Algorithm
 from domainwise.algorithms._hyper import hypers, written
 from domainwise.errors import InputError, closest, require
 from domainwise.experiment.trial import separated
-from domainwise.user_files import module_of, source_of
+from domainwise.user_files import class_source, file_of, module_of, source_of
 
 _SHAPE = re.compile(r"(?:(?P<file>.+\.py):)?(?P<name>\w+)\s*(?:\((?P<settings>.*)\))?", re.DOTALL)
 
@@ -29,7 +29,7 @@ class Spec:
     name: str  # "arith", or "my_idea.py:MyIdea"
     settings: Mapping[str, Any] = field(default_factory=dict)
     file: str = ""
-    sha256: str = ""  # which the file must have to be run, where it is known
+    sha256: str = ""  # which the file must have to be run, where it is known; without a file, of the class's source
 
     @property
     def label(self) -> str:
@@ -38,11 +38,18 @@ class Spec:
 
     @property
     def source(self) -> str:
-        """Return the hash of a third party's file; "" for an algorithm of ours."""
-        return source_of(self.file) if self.file else ""
+        """Return the hash of a third party's file, or of a class in no file; "" for an algorithm of ours."""
+        return source_of(self.file) if self.file else self.sha256
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether it is a class that was defined in this session, which no other process knows."""
+        return bool(self.sha256) and not self.file
 
     def cls(self) -> type[Algorithm]:
         """Return the class, of ours or from the file."""
+        if self.in_memory:
+            return _defined(self.name, self.sha256)
         if not self.file:
             return builtin(self.name)
         file = Path(self.file)
@@ -87,6 +94,49 @@ def parse(text: str) -> list[Spec]:
     if not found:
         raise InputError(f"no algorithm was named; known: {', '.join(names())}")
     return found
+
+
+Given = str | type[Algorithm] | Algorithm
+
+
+def specs_of(given: Given | Sequence[Given]) -> list[Spec]:
+    """Return the algorithms that were given, as text, as classes or as objects; an object stands for its repr."""
+    if isinstance(given, str):
+        return parse(given)
+    many = [given] if isinstance(given, type | Algorithm) else list(given)
+    found = [spec for one in many for spec in (parse(one) if isinstance(one, str) else [_spec_of(one)])]
+    return found or parse("")
+
+
+def _spec_of(given: type[Algorithm] | Algorithm) -> Spec:
+    cls = given if isinstance(given, type) else type(given)
+    if not issubclass(cls, Algorithm) or not vars(cls).get("name"):
+        raise InputError(f"{cls.__name__} is not an algorithm: derive it from Algorithm, and put @algorithm above it")
+    settings = {} if isinstance(given, type) else _changed(given)
+    if cls.__module__.startswith("domainwise.algorithms."):
+        return Spec(cls.name, settings)
+    if file := file_of(cls):
+        return Spec(f"{file.name}:{cls.__name__}", settings, str(file))
+    source = class_source(cls)
+    _DEFINED[cls.__name__, source] = cls
+    return Spec(cls.__name__, settings, sha256=source)
+
+
+def _changed(algorithm: Algorithm) -> dict[str, Any]:
+    own = {name: (field, getattr(algorithm, name)) for name, (field, _) in hypers(type(algorithm)).items()}
+    return {name: value for name, (field, value) in own.items() if value != field.default}
+
+
+_DEFINED: dict[tuple[str, str], type[Algorithm]] = {}  # classes of this session, by name and hash of their source
+
+
+def _defined(name: str, source: str) -> type[Algorithm]:
+    if (name, source) not in _DEFINED:
+        raise InputError(
+            f"the algorithm {name} was defined in a Python session and lies in no file: define it again as it was and "
+            f"give the class, or write it into a file of its own and compare that"
+        )
+    return _DEFINED[name, source]
 
 
 def parse_one(text: str) -> Spec:

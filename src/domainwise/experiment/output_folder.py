@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,7 @@ from domainwise.files import ABSENT, LOCK, NotAFile, content_of, locked, make_fo
 
 if TYPE_CHECKING:
     from domainwise.data.domains import Domains
+    from domainwise.experiment.settings import Settings
 
 MARK, TRIALS = "domainwise.json", "trials"
 CHOICES = "auto.json"  # the network that was chosen for the data, and why
@@ -213,3 +217,17 @@ def sentence(folder: Path, error: OSError | MemoryError) -> str:
         f"cannot {what} {folder}: {reason}. What was saved there stays: when that has been put right, the same command "
         "goes on from it"
     )
+
+
+def before(trial: Trial, settings: Settings) -> Trial:
+    """Return a trial without what its algorithm has settled: algorithms of one table have one folder."""
+    names = [name for name, origin in trial.origins.items() if origin.startswith("algorithm ")]
+    return replace(trial, **{name: getattr(settings, name) for name in names})
+
+
+def default_folder(command: str, trial: Trial) -> Path:
+    """Return one folder for all comparisons of one table: same data, same settings, whichever algorithms."""
+    apart = {"id", "targets", "algorithm", "hyperparameters", "source", "seed"}
+    shared = {name: value for name, value in trial.identity.items() if name not in apart}
+    digest = hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:8]
+    return Path("domainwise-runs") / f"{command}-{digest}"

@@ -64,6 +64,7 @@ class Engine:
     per_gpu: Many = 1
     timeout: float | None = None
     retries: int | None = None  # of a trial whose process has died; None is RETRIES
+    here: bool = False  # run all in this process, for algorithms that no other knows
 
     def __post_init__(self) -> None:
         check_count("processes", self.processes)
@@ -92,7 +93,8 @@ class Engine:
         run_shared(trials, folder, watch, lambda free, hear: self._some(free, data, folder, hear))
 
     def _some(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:
-        if self.timeout is not None or (len(trials) > 1 and (self._on_gpu or self.processes > 1)):
+        apart = self.timeout is not None or (len(trials) > 1 and (self._on_gpu or self.processes > 1))
+        if apart and not self.here:
             if not self._on_gpu:
                 compute_ahead(trials, data, self.options, lambda sentence: watch(trials[0], {"note": sentence}))
             Processes(self.places, data, folder, watch, self.timeout, self.retries).run(trials)
@@ -156,15 +158,25 @@ def runs_for(
     retries: int | None = None,
     engine: str = "local",
     address: str | None = None,
+    in_memory: Sequence[str] = (),
 ) -> Runs:
-    """Return the engine that runs trials as they are asked for, and what suits this machine where nothing is said."""
+    """Return the engine that runs trials as they are asked for, and what suits this machine where nothing is said.
+
+    ``in_memory`` names algorithms that are classes of this session and lie in no file: their trials run here.
+    """
+    if in_memory and (processes not in (None, 1) or timeout is not None or engine == "ray"):
+        raise InputError(
+            f"{', '.join(in_memory)} was defined in this session and lies in no file, so that no other process can run "
+            "it: leave out processes, timeout and engine, or write it into a file and name that as file.py:Class"
+        )
     if address is not None and engine != "ray":
         raise InputError("the address is of a Ray cluster: ask for the engine ray too, or leave it out")
     if processes is not None and options.device != "cpu":
         raise InputError("processes are for a CPU; on a GPU, per_gpu says how many trials run side by side")
     threads = check_count("threads", threads_for(network) if threads is None else threads)
     processes = processes_for(options.device, threads) if processes is None else processes
-    local = Engine(options, processes, threads, per_gpu, timeout, retries)
+    many = 1 if in_memory else processes
+    local = Engine(options, many, threads, per_gpu, timeout, retries, here=bool(in_memory))
     if engine == "local":
         return local
     from domainwise.sweeps.ray_engine import RayEngine

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from domainwise.algorithms import parse
+from domainwise.algorithms import Given, specs_of
 from domainwise.averaging import average_models, canonical, greedy
 from domainwise.data.batches.feed import Inputs, Part
 from domainwise.data.domains import Domains
@@ -113,7 +113,7 @@ class Fitting:
 
 def fitting(
     data: Domains,
-    algorithm: str = "arith",
+    algorithm: Given = "arith",
     *,
     seed: int = 0,
     settings: Settings | None = None,
@@ -129,10 +129,10 @@ def fitting(
 
 
 def fitted(
-    data: Domains, algorithm: str, *, seed: int, settings: Settings, average: str | Sequence[str] = "none"
+    data: Domains, algorithm: Given, *, seed: int, settings: Settings, average: str | Sequence[str] = "none"
 ) -> Trial:
     """Return the trial that trains one algorithm on all domains."""
-    specs = parse(algorithm)
+    specs = specs_of(algorithm)
     if len(specs) != 1:
         raise InputError(f"fit trains one algorithm, got {len(specs)}: {', '.join(spec.label for spec in specs)}")
     check_fit(settings.selection, seed)
