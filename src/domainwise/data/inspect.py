@@ -259,18 +259,19 @@ def _samples(data: Listing | Domains, domain: str, class_name: str) -> list[Imag
     if isinstance(data, Domains):
         labels = data[domain].labels
         chosen = np.flatnonzero(labels == data.classes.index(class_name))[:PER_CELL]
-        return [_thumb(_from_array(data[domain].images[i])) for i in chosen]
+        return [thumb(picture_of(data[domain].images[i])) for i in chosen]
     files = [file for file in data.files if (file.domain, file.class_name) == (domain, class_name)]
     images: list[Image.Image] = []
     for file in _spread(files, PER_CELL) if files else ():
         try:
-            images.append(_thumb(cut_out(read_rgb(image_bytes(file.path))[0], file.box)))
+            images.append(thumb(cut_out(read_rgb(image_bytes(file.path))[0], file.box)))
         except ImageError:  # listed elsewhere
             continue
     return images
 
 
-def _from_array(values: Values) -> Image.Image:
+def picture_of(values: Values) -> Image.Image:
+    """Return an image of an array as a picture; channels beyond three are left out."""
     pixels = values if values.dtype == np.uint8 else np.round(255 * values).astype(np.uint8)
     height, width, channels = pixels.shape
     colours = np.zeros((height, width, 3), np.uint8)
@@ -278,14 +279,12 @@ def _from_array(values: Values) -> Image.Image:
     return Image.fromarray(colours if channels > 1 else np.repeat(pixels, 3, axis=-1))
 
 
-def _thumb(image: Image.Image) -> Image.Image:
-    """Whole, with its own proportions, in the middle of a white square."""
-    scale = THUMB / max(image.size)
-    width, height = (max(1, round(side * scale)) for side in image.size)
-    square = Image.new("RGB", (THUMB, THUMB), "white")
-    square.paste(
-        image.resize((width, height), Image.Resampling.BILINEAR), ((THUMB - width) // 2, (THUMB - height) // 2)
-    )
+def thumb(image: Image.Image, side: int = THUMB) -> Image.Image:
+    """Return a picture whole, with its own proportions, in the middle of a white square."""
+    scale = side / max(image.size)
+    width, height = (max(1, round(length * scale)) for length in image.size)
+    square = Image.new("RGB", (side, side), "white")
+    square.paste(image.resize((width, height), Image.Resampling.BILINEAR), ((side - width) // 2, (side - height) // 2))
     return square
 
 

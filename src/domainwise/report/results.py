@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from domainwise.data.domains import Domains
+    from domainwise.report.page.mistakes import Gallery
+    from domainwise.report.power import Power
     from domainwise.report.recommend import Recommendation
 
 
@@ -99,16 +101,27 @@ class Results:
         return "\n\n".join(" ".join(part) for part in answer(self.outcomes, power(self, difference)))
 
     @typed
-    def report(self, path: Path | str, *, running: str = "", difference: float = 1.0) -> Path:
+    def report(
+        self, path: Path | str, *, running: str = "", difference: float = 1.0, pictures: bool | None = None
+    ) -> Path:
         """Write the page, one file of HTML, and return its path. ``difference`` is that of :meth:`answer`.
 
-        ``running`` is what to say of trials that have not ended; the page then loads itself again now and then.
+        The worst mistakes are shown as pictures where the data are known; ``pictures=True`` also shows those of a named
+        benchmark, and ``False`` none. ``running`` is what to say of trials that have not ended; the page then loads
+        itself again now and then.
         """
         from domainwise.report.page.page import write
         from domainwise.report.power import power
 
         found = power(self, difference)
-        return write(self.outcomes, Path(path), running=running, power=found)
+        return write(self.outcomes, Path(path), running=running, power=found, mistakes=self._mistakes(pictures, found))
+
+    def _mistakes(self, pictures: bool | None, found: Power) -> Gallery | None:
+        from domainwise.report.page.mistakes import gallery
+
+        with suppress(InputError):  # nothing can be recommended, which the page says
+            return None if found.waiting else gallery(self.recommend(), self.outcomes, self.data, pictures)
+        return None
 
 
 AT_LEAST = 10.0  # seconds between two pages that are written while trials run

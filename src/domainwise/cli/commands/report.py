@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,23 +25,39 @@ def report(
     difference: Annotated[
         float, typer.Option(metavar="POINTS", help="The smallest difference between two algorithms that matters.")
     ] = 1.0,
+    data: o.DataIfAny = None,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Show the worst mistakes as pictures, of a named benchmark too.")
+    ] = False,
     format: o.TableFormat = o.Format.table,
     quiet: o.Quiet = False,
 ) -> None:
     """Print the table of a folder of results, say in words what it shows, and write its report anew."""
     from domainwise.errors import InputError
-    from domainwise.report.results import Results
 
     if select is not None and output is not None:
         raise InputError("a report shows what the trials themselves selected: give --select or -o, not both")
-    results = Results.open(folder)
+    results = _opened(folder, data, quiet)
     print(results.table(format, select), flush=True)
     if select is not None:
         return
     print_answer(results, format, quiet, difference)
-    path = results.report(output or folder / "report.html", difference=difference)
+    path = results.report(output or folder / "report.html", difference=difference, pictures=pictures or None)
     if not quiet:
         print(f"report: {path}", file=sys.stderr)
+
+
+def _opened(folder: Path, data: str | None, quiet: bool) -> Results:
+    """Open the results, and their data where they are named."""
+    from domainwise.report.results import Results
+
+    results = Results.open(folder)
+    if data is None:
+        return results
+    from domainwise.cli.option_groups import One
+    from domainwise.cli.reading import read_for
+
+    return replace(results, data=read_for(results.outcomes[0].trial, data, One(quiet=quiet)))
 
 
 def print_answer(results: Results, format: str, quiet: bool, difference: float = 1.0) -> None:

@@ -15,6 +15,7 @@ from domainwise.report.formats import Table
 from domainwise.report.grid import Grid, arrange, most_seeds, sample
 from domainwise.report.page import balance, classes, facts, figures, measures
 from domainwise.report.page.classes import class_names, tallies
+from domainwise.report.page.mistakes import Gallery
 from domainwise.report.page.surfaces import surfaces
 from domainwise.report.power import Power, power_of
 from domainwise.report.recommend import answer
@@ -34,12 +35,13 @@ def write(
     running: str = "",
     beside: Beside = (),
     power: Power | None = None,
+    mistakes: Gallery | None = None,
 ) -> Path:
     """Write the report to ``path``, which holds either the whole page or what was there before."""
     if path.is_dir():
         raise InputError(f'The report needs the name of a file and "{path}" is a folder: try "{path / "report.html"}"')
     check_output(path, PAGE)
-    page = render(outcomes, title=title, running=running, beside=beside, power=power)
+    page = render(outcomes, title=title, running=running, beside=beside, power=power, mistakes=mistakes)
     return write_output(path, page, PAGE)
 
 
@@ -50,6 +52,7 @@ def render(
     running: str = "",
     beside: Beside = (),
     power: Power | None = None,
+    mistakes: Gallery | None = None,
 ) -> str:
     """Return the page as text; the same outcomes give the same page. ``power`` is made of them unless it is given."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -66,6 +69,7 @@ def render(
     scripts = [pages.get_template("sorting.js").render()]
     digests = [_digest(script) for script in scripts]
     named = {"title": title or _title(outcomes), "running": running, "again": AGAIN, "beside": beside}
+    named["mistakes"] = mistakes
     page = pages.get_template("report.html").render(**named, scripts=scripts, digests=digests, **content)
     return page + "\n"
 
