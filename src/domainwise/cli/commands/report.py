@@ -25,10 +25,11 @@ def report(
     difference: Annotated[
         float, typer.Option(metavar="POINTS", help="The smallest difference between two algorithms that matters.")
     ] = 1.0,
-    data: o.DataIfAny = None,
-    pictures: Annotated[
-        bool, typer.Option("--pictures", help="Show the worst mistakes as pictures, of a named benchmark too.")
-    ] = False,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="digits|DIR|FILE|pacs=DIR", help="The data, to show the worst mistakes as pictures."),
+    ] = None,
+    pictures: Annotated[bool, typer.Option("--pictures", help="Show pictures of a named benchmark too.")] = False,
     format: o.TableFormat = o.Format.table,
     quiet: o.Quiet = False,
 ) -> None:
@@ -54,10 +55,9 @@ def _opened(folder: Path, data: str | None, quiet: bool) -> Results:
     results = Results.open(folder)
     if data is None:
         return results
-    from domainwise.cli.option_groups import One
-    from domainwise.cli.reading import read_for
+    from domainwise.training.reading import Reading, read_for
 
-    return replace(results, data=read_for(results.outcomes[0].trial, data, One(quiet=quiet)))
+    return replace(results, data=read_for(results.outcomes[0].trial, data, Reading(progress=not quiet)))
 
 
 def print_answer(results: Results, format: str, quiet: bool, difference: float = 1.0) -> None:
