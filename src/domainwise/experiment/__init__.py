@@ -1,1 +1,1 @@
-"""What an experiment is and what came of it, as pure data: settings, trials, records, results. No torch."""
+"""Describe an experiment and its outcome as pure data: settings, trials, records, results. No torch."""

@@ -1,4 +1,4 @@
-"""Checks of files that were written before: by their checksum, or without one by what can be in them.
+"""Check files that were written before: by their checksum, or without one by what can be in them.
 
 Files of an earlier version have no checksum, and other programs and accidents write JSON too.
 """
@@ -22,7 +22,7 @@ CHECKSUM = "checksum"
 
 
 class Damaged(InputError):  # noqa: N818  a state of a file
-    """A file that is not what was written, and why."""
+    """Raised for a file that is not what was written; it says why."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} {reason}")
@@ -30,17 +30,17 @@ class Damaged(InputError):  # noqa: N818  a state of a file
 
 
 class Unreadable(Damaged):
-    """A file that cannot be read just now. It may be whole, so that nothing is to be deleted because of it."""
+    """Raised for a file that cannot be read just now: it may be whole, so nothing is deleted because of it."""
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with a checksum of it, as :func:`read` expects it."""
+    """Return the content with a checksum of it, as :func:`read` expects it."""
     plain: dict[str, Any] = finite(dict(content))
     return {**plain, CHECKSUM: checksum(plain)}
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, without its checksum; :class:`Damaged` where it is not what was written.
+    """Return the object in a JSON file, without its checksum; :class:`Damaged` where it is not what was written.
 
     A file of an earlier version has no checksum: then any JSON object will do.
     """
@@ -60,12 +60,12 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def digest(path: Path) -> dict[str, Any]:
-    """The sha256 and the length of a file, which tell it from every other."""
+    """Return the sha256 and the length of a file, which tell it from every other."""
     return {"sha256": sha256(path), "bytes": path.stat().st_size}
 
 
 def verify(path: Path, before: object) -> None:
-    """:class:`Damaged` where a file is not the one whose :func:`digest` was taken before."""
+    """Raise :class:`Damaged` where a file is not the one whose :func:`digest` was taken before."""
     if not isinstance(before, dict):
         raise Damaged(path, "cannot be checked: what was written down about it is damaged")
     try:
@@ -90,7 +90,7 @@ def make_way(path: Path) -> None:
 
 
 def content(path: Path) -> bytes:
-    """All bytes of a file; :class:`Damaged` where it is gone, :class:`Unreadable` where it cannot be read now."""
+    """Return the bytes of a file; :class:`Damaged` where it is gone, :class:`Unreadable` where it cannot be read."""
     try:
         return content_of(path)
     except OSError as error:
@@ -117,14 +117,14 @@ CLASSES = 100_000
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a finite number, or nothing, which stands for one that was not."""
+    """Return whether a value is a finite number, or None, which stands for one that was not."""
     if value is None:
         return True
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
 def is_share(value: object) -> bool:
-    """Whether it is an accuracy, or nothing."""
+    """Return whether a value is an accuracy, or None."""
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1)
 
 
@@ -133,7 +133,7 @@ def is_whole(value: object) -> bool:
 
 
 def is_record(record: Any, targets: Iterable[str] = ()) -> bool:
-    """Whether it is a step with the accuracies of domains, and of averages beside them."""
+    """Return whether a value is a record: a step with the accuracies of domains, and of averages beside them."""
     try:
         tables = [record["domains"], record.get("average"), *record.get("averages", {}).values()]
         found = [part for table in tables for part in _parts(table or {})]
@@ -145,7 +145,7 @@ def is_record(record: Any, targets: Iterable[str] = ()) -> bool:
 
 
 def are_counts(counts: Mapping[str, Any]) -> bool:
-    """Whether it is what selected models made of the images of every domain."""
+    """Return whether a value is the counts of selected models for every domain."""
     try:
         found = [part for table in counts.values() for part in _parts(table)]
         sizes = {_size(part) for part in found if "confusion" in part}

@@ -1,4 +1,4 @@
-"""Measures that come from stored counts alone, so that a report needs neither the model nor torch.
+"""Compute measures from stored counts alone, so that a report needs neither the model nor torch.
 
 ``confusion[i][j]`` is how many images of class i were predicted to be of class j; of more than 50 classes only what is
 not zero is kept, as {"classes": 1000, "true": [i, ...], "predicted": [j, ...], "images": [n, ...]}, which :func:`whole`
@@ -23,7 +23,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def kept(table: Numbers) -> Confusion:
-    """A whole table as it is kept."""
+    """Return a confusion table in the form in which it is kept."""
     if len(table) <= MANY:
         return table.tolist()  # type: ignore[no-any-return]
     true, predicted = np.nonzero(table)
@@ -32,7 +32,7 @@ def kept(table: Numbers) -> Confusion:
 
 
 def whole(confusion: Confusion) -> Numbers:
-    """The whole table again."""
+    """Return the whole confusion table from the form in which it was kept."""
     if not isinstance(confusion, Mapping):
         return np.asarray(confusion, np.int64)
     table = np.zeros((confusion["classes"],) * 2, np.int64)
@@ -52,26 +52,26 @@ def accuracy(confusion: Confusion) -> float:
 
 
 def balanced_accuracy(confusion: Confusion) -> float:
-    """The mean, over the classes that occur, of the share of their images that was recognised."""
+    """Return the mean, over the classes that occur, of the share of their images that was recognised."""
     right, true, _ = _right_true_predicted(confusion)
     return float(np.mean(right[true > 0] / true[true > 0]))
 
 
 def macro_f1(confusion: Confusion) -> float:
-    """The mean F1 over the classes that occur or are predicted."""
+    """Return the mean F1 over the classes that occur or are predicted."""
     right, true, predicted = _right_true_predicted(confusion)
     involved = true + predicted
     return float(np.mean(2 * right[involved > 0] / involved[involved > 0]))
 
 
 def calibration_error(calibration: Calibration) -> float:
-    """Expected calibration error: how far confidence is from accuracy, averaged over images."""
+    """Return the expected calibration error: how far confidence is from accuracy, averaged over images."""
     confidence, correct = np.asarray(calibration["confidence"]), np.asarray(calibration["correct"])
     return float(np.abs(confidence - correct).sum() / np.sum(calibration["count"]))
 
 
 def measures(part: Scores) -> dict[str, float]:
-    """Everything that an evaluated part says, in numbers."""
+    """Return every measure of an evaluated part of a domain."""
     found: dict[str, float] = {"accuracy": part["accuracy"], "loss": part["loss"]}
     if "confusion" in part:
         found["balanced_accuracy"] = balanced_accuracy(part["confusion"])
@@ -81,7 +81,7 @@ def measures(part: Scores) -> dict[str, float]:
 
 
 def tested(parts: Mapping[str, Scores], test: str) -> Scores:
-    """The part of a target that it is tested on: "main", or "all", which is its parts as one."""
+    """Return the part of a target that it is tested on: "main", or "all", which is its parts as one."""
     if test == "main":
         return parts["main"]
     found = list(parts.values())
@@ -99,6 +99,6 @@ def tested(parts: Mapping[str, Scores], test: str) -> Scores:
 
 
 def worst(parts: Mapping[str, Scores]) -> tuple[str, float]:
-    """The domain with the lowest accuracy, and that accuracy."""
+    """Return the domain with the lowest accuracy, and that accuracy."""
     name = min(parts, key=lambda domain: parts[domain]["accuracy"])
     return name, parts[name]["accuracy"]

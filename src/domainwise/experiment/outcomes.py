@@ -35,7 +35,7 @@ Table = Mapping[str, Mapping[str, Columns]]  # domain -> part -> its columns
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """The images of one part of a domain, and what a model made of each of them."""
+    """Hold the images of one part of a domain, and what a model made of each of them."""
 
     classes: int
     columns: Columns
@@ -76,7 +76,7 @@ class Seen:
         return np.asarray(np.argmax(self.logits, 1))
 
     def probabilities(self, temperature: float = 1.0) -> Numbers:
-        """The probability of every class for every image, a row each; a temperature above 1 makes them milder."""
+        """Return the probability of every class, a row for each image; a temperature above 1 makes them milder."""
         return probabilities(self.logits, temperature)
 
 
@@ -87,7 +87,7 @@ def probabilities(logits: Numbers, temperature: float = 1.0) -> Numbers:
 
 
 def bytes_kept(classes: int) -> int:
-    """The bytes that are kept of one image."""
+    """Return the bytes that are kept of one image."""
     return 8 + (4 * classes if classes <= MANY else 8 * TOP + 8)
 
 

@@ -1,4 +1,4 @@
-"""The output folder: ours, for one set of data, and for as many processes as like to work in it."""
+"""Open and check an output folder: it is for one set of data, and many processes may work in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FAULTS = {*NOT_THE_TRIALS_FAULT, errno.EACCES} - {errno.EPIPE}
 
 @contextmanager
 def opened(folder: Path, data: Domains) -> Iterator[None]:
-    """A folder to write to: new, empty, or from earlier runs on the same data."""
+    """Open a folder to write to: a new one, an empty one, or one of earlier runs on the same data."""
     try:
         make_folder(folder)
         check_contents(folder)
@@ -58,7 +58,7 @@ def opened(folder: Path, data: Domains) -> Iterator[None]:
 
 
 def refuse_file(folder: Path) -> None:
-    """An output folder must not be a file, nor below one."""
+    """Refuse an output folder that is a file, or lies below one."""
     try:
         there = next((place for place in (folder, *folder.absolute().parents) if place.exists()), None)
     except OSError as error:  # a name that is too long
@@ -69,12 +69,12 @@ def refuse_file(folder: Path) -> None:
 
 
 def is_ours(folder: Path) -> bool:
-    """Whether domainwise has worked in a folder; its mark may be lost, and then the trials in it tell."""
+    """Return whether domainwise has worked in a folder; its mark may be lost, and then the trials in it tell."""
     return (folder / MARK).is_file() or any(folder.glob("trials/*/trial.json"))
 
 
 def ended(path: Path, *, files: bool = False, certain: bool = False) -> Result | None:
-    """The result in a trial's folder, if there is one, whether or not it is damaged; the rest as in `result_in`."""
+    """Return the result in a trial's folder, if there is one, damaged or not; the rest as in `result_in`."""
     try:
         (path / "result.json").lstat()
     except ABSENT:
@@ -94,20 +94,20 @@ def make_room(home: Path) -> None:
 
 
 def serves(trial: Trial, result: Result) -> bool:
-    """Whether a result is what is asked for: one that finished has all averages, or had nothing to average yet."""
+    """Return whether a result is what is asked for: with all averages, unless there was nothing to average yet."""
     if result["status"] != "finished":
         return True
     return {*result["averages"], *separated(result.get("average", "none"))}.issuperset(trial.averages)
 
 
 def served(path: Path, trial: Trial) -> Result | None:
-    """The result in a trial's folder, if it is what is asked for."""
+    """Return the result in a trial's folder, if it is what is asked for."""
     result = ended(path)
     return result if result is not None and serves(trial, result) else None
 
 
 def restored(home: Path) -> bool:
-    """Write a lost trial.json again, as the saved model of the trial has it; whether that could be done."""
+    """Write a lost trial.json again, from the saved model of the trial; return whether that could be done."""
     for config in sorted(home.glob("*/config.json")):
         with suppress(integrity.Damaged, KeyError, TypeError, ValueError):
             settings, result = integrity.read(config)["trial"], result_in(home)
@@ -165,7 +165,7 @@ def marked(folder: Path) -> dict[str, Any]:
 
 
 def said_by_trials(folder: Path) -> dict[str, Any]:
-    """The data that an output folder has results on, as far as its trials and their models know."""
+    """Return the data that an output folder has results on, as far as its trials and their models know."""
     about: dict[str, dict[str, Any]] = {"data": {}, "classes": {}}
     for home in homes(folder):
         with suppress(integrity.Damaged, KeyError):
@@ -191,7 +191,7 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
 
 def of_the_machine(error: BaseException | None) -> OSError | None:
-    """The machine's own error, also where a library, such as the compiler, has made another error of it."""
+    """Return the machine's own error, also where a library such as the compiler has made another error of it."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, OSError) and error.errno in NOT_THE_TRIALS_FAULT:

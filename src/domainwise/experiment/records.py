@@ -1,4 +1,4 @@
-"""What a run says while it goes: one line of JSON per evaluation, only ever appended."""
+"""Write and read the records of a run: one line of JSON per evaluation, only ever appended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DomainScores = dict[str, dict[str, Scores]]
 
 
 class Record(TypedDict):
-    """One evaluation during a trial."""
+    """The record of one evaluation during a trial."""
 
     step: int
     domains: DomainScores
@@ -89,7 +89,7 @@ class Result(ModelResult, total=False):
 
 
 class Event(TypedDict, total=False):
-    """What ``watch`` hears of a trial.
+    """An event that ``watch`` hears of a trial.
 
     While it trains: {"step": updates made}, at an evaluation with "validation", or {"note": a sentence}. When it has
     ended: {"result": ...}, with "elsewhere" where another process ran it; or {"taken": True} while another one does.
@@ -109,7 +109,7 @@ def append(path: Path, record: Record) -> None:
 
 
 class Journal:
-    """The records of a trial as they come: lean ones to stay, and whole ones for as long as the trial runs."""
+    """Keep the records of a trial as they come: lean ones to stay, and whole ones while the trial runs."""
 
     LEAN, WHOLE = "records.jsonl", "evaluations.jsonl"
 
@@ -118,7 +118,7 @@ class Journal:
         self.records: list[Record] = []
 
     def begin(self, *, again: bool) -> None:
-        """From the start, or ``again`` where the files end."""
+        """Begin at the start, or ``again`` where the files end."""
         if again and exists(self.folder / self.WHOLE):
             self.records = _parsed((self.folder / self.WHOLE).read_bytes())
         else:
@@ -136,7 +136,7 @@ class Journal:
 
     @classmethod
     def agree(cls, folder: Path, lengths: Mapping[str, int]) -> bool:
-        """Whether the two files say the same up to these lengths: all that can be told of those without a hash."""
+        """Return whether the two files say the same up to these lengths, which is all to be told without a hash."""
         content = {name: (folder / name).read_bytes()[:length] if length else b"" for name, length in lengths.items()}
         try:
             return [finite(lean(one)) for one in _parsed(content[cls.WHOLE])] == _parsed(content[cls.LEAN])
@@ -152,7 +152,7 @@ COUNTS = ("confusion", "calibration")
 
 
 def lean(record: Record) -> Record:
-    """Without the counts, which are kept for the selected model only."""
+    """Return a record without the counts, which are kept for the selected model only."""
     found = record.copy()
     found["domains"] = _without_counts(record["domains"])
     if "averages" in record:
@@ -163,13 +163,13 @@ def lean(record: Record) -> Record:
 
 
 def averaged(found: Iterable[Record], name: str) -> list[Record]:
-    """The records of an average, by the name of its averager, as if it were a run of its own."""
+    """Return the records of an average, by the name of its averager, as if it were a run of its own."""
     pairs = [(record, averages(record, name).get(name)) for record in found]
     return [{**record, "domains": domains} for record, domains in pairs if domains is not None]
 
 
 def averages(record: Record, only: str) -> dict[str, DomainScores]:
-    """The averages in a record, by name. Once there was one at most, ``only``, and it went without."""
+    """Return the averages in a record, by name. Once there was one at most, ``only``, and it had no name."""
     return {only: record["average"]} if "average" in record else record.get("averages", {})
 
 
@@ -181,7 +181,7 @@ def _without_counts(domains: DomainScores) -> DomainScores:
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of a file; a last line that was cut while being written is left out."""
+    """Yield the records of a file; a last line that was cut while being written is left out."""
     if not path.exists():
         return
     with path.open(encoding="utf-8") as file:
@@ -198,7 +198,7 @@ def publish(path: Path, content: dict[str, Any]) -> None:
 
 
 def publish_once(path: Path, content: dict[str, Any]) -> bool:
-    """The same, but a file that is there already stays; returns whether it was not."""
+    """Write a JSON file unless there is one already, which stays; return whether it was written."""
     temporary = beside(path)
     try:
         with create_text(temporary) as file:
@@ -223,7 +223,7 @@ def _json(content: dict[str, Any]) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The same with every number that is not finite replaced by None: JSON has no word for it."""
+    """Return the same content with None for every number that is not finite: JSON has no word for it."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

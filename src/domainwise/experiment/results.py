@@ -1,4 +1,4 @@
-"""What came of a set of trials, read back from their folder."""
+"""Read the results of trials back from their folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from domainwise.experiment.trial import SEARCHED, Trial
 
 @dataclass(frozen=True)
 class Outcome:
-    """A trial and its result."""
+    """Hold a trial and its result."""
 
     trial: Trial
     result: records.Result
@@ -49,7 +49,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Listing:
-    """The trials of an output folder, those that are damaged among them."""
+    """Hold the trials of an output folder, those that are damaged among them."""
 
     outcomes: Sequence[Outcome]  # of trials that have ended, well or badly; "damaged" is a status too
     unknown: Mapping[str, str] = field(default_factory=dict)  # ids of those with no trial.json to read, and why
@@ -78,7 +78,7 @@ def listing(folder: Path, *, files: bool = False) -> Listing:
 
 
 def outcomes(folder: Path, *, files: bool = False) -> list[Outcome]:
-    """Every trial of an output folder that has come to an end, well or badly."""
+    """Return every trial of an output folder that has come to an end, well or badly."""
     return list(listing(folder, files=files).outcomes)
 
 
@@ -114,7 +114,7 @@ def outcome(home: Path, *, files: bool = False) -> Outcome:
 
 
 def trial_in(home: Path) -> Trial:
-    """The trial of a folder, from its trial.json."""
+    """Return the trial of a folder, from its trial.json."""
     path = home / "trial.json"
     settings = integrity.read(path)
     try:
@@ -124,7 +124,7 @@ def trial_in(home: Path) -> Trial:
 
 
 def result_in(home: Path, *, files: bool = False, certain: bool = False) -> records.Result:
-    """The result in a trial's folder; with the status "damaged" where that, or ``files``, is not what was written.
+    """Return the result in a trial's folder; its status is "damaged" where that, or ``files``, is not as written.
 
     ``certain``, for who deletes by it: an error where it cannot be read just now.
     """
@@ -143,7 +143,7 @@ def result_in(home: Path, *, files: bool = False, certain: bool = False) -> reco
 
 
 def damaged(id: str, sentence: str) -> records.Result:
-    """A result that stands for one of which something is damaged."""
+    """Return a result that stands for one of which something is damaged."""
     return {"id": id, "status": DAMAGED, "message": sentence, "selected": None, "last": None, "averages": {}}
 
 
@@ -210,7 +210,7 @@ def _summary(one: object) -> bool:
 
 
 def homes(folder: Path) -> list[Path]:
-    """The folders of the trials in an output folder, in the order of their ids."""
+    """Return the folders of the trials in an output folder, in the order of their ids."""
     trials = folder / "trials"
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(trials) as entries:
         return [trials / name for name in sorted(one.name for one in entries if one.name[0] != "." and one.is_dir())]
@@ -218,7 +218,7 @@ def homes(folder: Path) -> list[Path]:
 
 
 def ended(folder: Path) -> dict[str, records.Result]:
-    """The results of an output folder by the ids of their trials, for who needs no more."""
+    """Return the results of an output folder by the ids of their trials, for who needs no more."""
     return listing(folder).results
 
 
@@ -235,7 +235,7 @@ def _no_looking_for_cycles() -> Iterator[None]:
 
 
 def variants(found: Iterable[Outcome]) -> list[Outcome]:
-    """Each of them, and after it the averaged models of the same run as outcomes of their own."""
+    """Return each outcome, and after it the averaged models of the same run as outcomes of their own."""
     return [one for outcome in found for one in (outcome, *_averages(outcome))]
 
 
@@ -253,7 +253,7 @@ def _averages(outcome: Outcome) -> list[Outcome]:
 
 
 def told_apart(found: Iterable[Outcome]) -> list[Outcome]:
-    """The same with labels that say what differs, where one label stands for trials with different settings."""
+    """Return the outcomes with labels that say what differs, where one label stands for different settings."""
     found = list(found)
     groups: dict[str, list[Trial]] = {}
     for outcome in found:

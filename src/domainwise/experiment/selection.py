@@ -1,4 +1,4 @@
-"""Which record of a run is the one to report: functions from records to a record."""
+"""Choose the record of a run to report: functions from records to a record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Rule:
-    """``candidates`` gives every record that may be chosen; the first with the best value is."""
+    """Choose a record: ``candidates`` gives those that may be chosen, and the first with the best value is."""
 
     title: str
     reason: str  # why the chosen record was, to follow "the step that"
@@ -44,14 +44,14 @@ def rule(name: str) -> Rule:
 
 
 def validation(record: Record, targets: Targets) -> float:
-    """Accuracy on the source domains' hold-outs, every domain counting the same."""
+    """Return the accuracy on the source domains' hold-outs, every domain counting the same."""
     held_out = _held_out(record, targets)
     # numpy's rounding is that of the published tables, where two steps can differ in the last digit only
     return float(np.mean([part["accuracy"] for part in held_out]))
 
 
 def pooled_validation(record: Record, targets: Targets) -> float:
-    """Accuracy on the source domains' hold-outs, every image counting the same."""
+    """Return the accuracy on the source domains' hold-outs, every image counting the same."""
     held_out = _held_out(record, targets)
     if any("count" not in part for part in held_out):
         raise InputError("these records do not say how many images they are over: use the rule validation, not pooled")
@@ -64,12 +64,12 @@ def _held_out(record: Record, targets: Targets) -> list[Scores]:
 
 
 def by_validation(records: Sequence[Record], targets: Targets) -> Record:
-    """Training-domain validation: the first record with the best validation accuracy. Never looks at a target."""
+    """Return the first record with the best validation accuracy on the sources. Never looks at a target."""
     return max(records, key=lambda record: validation(record, targets))
 
 
 def selected(records: Sequence[Record], trial: Trial) -> Record:
-    """The record a trial reports by its own rule, of the evaluations that its rule may choose from."""
+    """Return the record a trial reports by its own rule, of the evaluations that its rule may choose from."""
     choice = rule(trial.selection).choose({frozenset(trial.targets): eligible(records, trial)}, trial.targets)
     if choice is None:
         raise InputError(f'the rule "{trial.selection}" finds nothing to choose from in the records of one trial')
@@ -77,12 +77,12 @@ def selected(records: Sequence[Record], trial: Trial) -> Record:
 
 
 def eligible(records: Sequence[Record], trial: Trial) -> list[Record]:
-    """A trial may be evaluated more often than it may stop."""
+    """Return the records at which a trial may stop; it may be evaluated more often."""
     return [one for one in records if one["step"] % trial.select_every == 0 or one is records[-1]]
 
 
 def summary(record: Record, targets: Targets, test: str = "main") -> Summary:
-    """The numbers tables print."""
+    """Return the numbers that tables print of a record."""
     return {
         "step": record["step"],
         "validation": validation(record, targets),
@@ -92,7 +92,7 @@ def summary(record: Record, targets: Targets, test: str = "main") -> Summary:
 
 
 def target_accuracy(record: Record, targets: Targets, test: str = "main") -> float:
-    """The mean over targets, on their main part, as in the published protocol, or on "all" of their images."""
+    """Return the mean accuracy over targets: on their main part, as published, or on "all" of their images."""
     return fmean(_tested(record["domains"][name], test) for name in targets)
 
 
@@ -120,7 +120,7 @@ def _oracle(runs: Runs, targets: Targets) -> list[Choice]:
 
 
 def _leave_one_out(runs: Runs, targets: Targets) -> list[Choice]:
-    """Of the steps that every run with one more target has, the accuracy on that other target, averaged over them."""
+    """Return the accuracy on the other target, averaged over the runs with one more target, at their common steps."""
     own = _own(runs, targets)
     others = [name for name in own[0]["domains"] if name not in targets] if own else []
     by_step = {name: {record["step"]: record for record in _own(runs, {*targets, name})} for name in others}
@@ -162,7 +162,7 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class Run:
-    """A trial as selection sees it. Runs of one draw have the same hyperparameters, whatever their targets."""
+    """Hold a trial as selection sees it. Runs of one draw share hyperparameters, whatever their targets."""
 
     data: str
     algorithm: str
@@ -183,7 +183,7 @@ _DRAWN = {field.name for field in fields(Trial) if field.compare} - _GROUP
 
 
 class Group(NamedTuple):
-    """What one number of a table is about, before the mean over seeds."""
+    """Name what one number of a table is about, before the mean over seeds."""
 
     data: str
     algorithm: str
@@ -192,7 +192,7 @@ class Group(NamedTuple):
 
 
 def selection(runs: Iterable[Run], name: str = "validation") -> dict[Group, Choice]:
-    """For every group the choice of a rule, over the steps of each draw and then over the draws.
+    """Return the choice of a rule for every group, over the steps of each draw and then over the draws.
 
     Groups in which the rule finds nothing to choose from are left out. Of draws that tie the last counts.
     """

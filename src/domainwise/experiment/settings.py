@@ -27,7 +27,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Settings:
-    """One value for everything; ``origins`` says which layer it is from."""
+    """Hold one value for every setting; ``origins`` says which layer each is from."""
 
     network: str  # "auto" until the data and the machine are known
     weights: str  # "none", "pretrained", or a file
@@ -78,7 +78,7 @@ def whole(value: object, least: int = 1, most: int = MOST) -> bool:
 
 
 def number(value: object) -> bool:
-    """Whether it is a finite number, which neither True nor nan is."""
+    """Return whether a value is a finite number, which neither True nor nan is."""
     return is_number(value) and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
 
@@ -216,7 +216,7 @@ def of_algorithm(settings: Settings, name: str, *, alone: bool = False) -> Setti
 
 
 def together(*given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given in several places as one mapping; two values for one name are refused, whichever were meant."""
+    """Return what was given in several places as one mapping; two values for one name are refused."""
     found: dict[str, Any] = {}
     for part in given:
         for name, value in part.items():
@@ -229,7 +229,7 @@ def together(*given: Mapping[str, Any]) -> dict[str, Any]:
 def resolve(
     preset: str = "quick", *, benchmark: str = "", device: str = "cuda", given: Mapping[str, Any] | None = None
 ) -> Settings:
-    """Settings from a preset, for a benchmark (or any other data), with what the user gave on top.
+    """Return settings from a preset, for a benchmark (or any other data), with what the user gave on top.
 
     Low precision is for GPUs: on a CPU it is slow, and taken only where it is asked for.
     """

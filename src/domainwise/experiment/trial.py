@@ -1,4 +1,4 @@
-"""A trial: everything that determines a run, resolved, frozen and named by its hash."""
+"""Describe a trial: everything that determines a run, resolved, frozen and named by its hash."""
 
 from __future__ import annotations
 

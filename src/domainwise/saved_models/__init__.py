@@ -1,1 +1,1 @@
-"""A trained model on disk: keep, load, evaluate and predict."""
+"""Keep trained models on disk, load and evaluate them, and predict with them."""

@@ -24,14 +24,14 @@ from domainwise.networks.weight_files import save_tensors
 
 @dataclass(frozen=True)
 class Code:
-    """A file of somebody's own that a trial names, and the hash that was recorded of it."""
+    """Name a Python file that a trial runs, with the hash that was recorded of it."""
 
     what: str
     file: Path
     recorded: str
 
     def problem(self) -> str:
-        """Why it is not run, whoever trusts it; "" where nothing is against it."""
+        """Return why it is not run, whoever trusts it; "" where nothing is against it."""
         if not re.fullmatch("[0-9a-f]{64}", self.recorded):
             return "and no hash of it is recorded, so that nobody can tell whether it is what it was: train again"
         if not self.file.is_file():
@@ -49,7 +49,7 @@ class Code:
 
 
 def code_of(trial: Trial) -> Iterator[Code]:
-    """All that would be run to make the algorithm and the network of a trial."""
+    """Yield the files that would be run to make the algorithm and the network of a trial."""
     if trial.file:
         yield Code(f"algorithm, {trial.algorithm}", Path(trial.file), str(trial.source))
     own = OWN.fullmatch(trial.network)
@@ -59,7 +59,7 @@ def code_of(trial: Trial) -> Iterator[Code]:
 
 
 def allowed(trial: Trial, home: Path, *, trust_code: bool, named: Trial | None = None) -> Trial:
-    """The trial, if no code of others has to be run for it, or if that is trusted and is what it was.
+    """Return the trial, if no code of others has to be run for it, or if that is trusted and is what it was.
 
     ``named`` is a trial whose code was named in the present call: where the same is wanted, its files are taken.
     """
@@ -130,7 +130,7 @@ def algorithm_of(trial: Trial) -> Algorithm:
 
 
 def network_of(trial: Trial, algorithm: Algorithm, channels: int, classes: int, *, filled: bool = True) -> Network:
-    """The network a trial starts from; not ``filled``, with random weights whatever the trial says."""
+    """Return the network a trial starts from; not ``filled``, with random weights whatever the trial says."""
     net = build(
         f"{trial.network_file}:{trial.network.rpartition(':')[2]}" if trial.network_file else trial.network,
         (trial.input_size, trial.input_size, channels) if trial.input_size else (channels,),
@@ -158,7 +158,7 @@ def _check_given(trial: Trial, net: Network) -> None:
 
 
 def normalisation(net: Network, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The mean and the deviation of what the network was pretrained on; ImageNet's for colours, none for the rest."""
+    """Return the mean and deviation that the network was pretrained with: ImageNet's for colours, none for the rest."""
     if channels != 3:
         return (0.0,), (1.0,)
     about = getattr(net.featurizer, "pretrained_cfg", {})

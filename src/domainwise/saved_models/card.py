@@ -36,7 +36,7 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Expectation:
-    """How right a model will be at a new site, from a comparison that held out each site in turn. Shares of 1."""
+    """Say how right a model will be at a new site, from a comparison that held each site out. Shares of 1."""
 
     label: str  # what was compared, as tables call it
     sites: Mapping[str, float]  # accuracy at each site when it was held out
@@ -71,7 +71,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Card:
-    """What is known of a model beside how it is computed; all of it may be missing."""
+    """Hold what users should know of a model; all of it may be missing."""
 
     expected: Expectation | None = None
     made_from: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False, compare=False)
@@ -83,7 +83,7 @@ class Card:
 
     @property
     def sentences(self) -> list[str]:
-        """What predictions are worth: what to expect at a new site, and by what the probabilities were mended."""
+        """Sentences on what predictions are worth: what to expect at a new site, and the temperature."""
         if self.expected is None:
             return []
         if self.temperature == 1:

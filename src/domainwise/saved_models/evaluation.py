@@ -41,7 +41,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class Pending:
-    """An evaluation that the device may still be at; it has the next one to go on with meanwhile."""
+    """Hold an evaluation that the device may still be computing; it can go on with the next one meanwhile."""
 
     part: Part
     sums: dict[str, Tensor]  # on the device

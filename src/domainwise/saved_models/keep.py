@@ -182,7 +182,7 @@ def checked(keep: Keep) -> Keep:
 
 
 def spread(count: int, steps: int) -> frozenset[int]:
-    """``count`` steps at equal distances, the last of which is the last."""
+    """Return ``count`` steps at equal distances, the last of which is the last of the training."""
     if not whole(count, least=0) or count > steps:
         raise InputError(f"snapshots is how many models to keep, from 0 to the {steps:,} updates, got {count!r}")
     return frozenset(max(0, round(k * steps / count) - 1) for k in range(1, count + 1))

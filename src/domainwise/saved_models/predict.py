@@ -36,7 +36,7 @@ MOST = 20  # classes that are named in a summary
 
 @dataclass(frozen=True)
 class Prediction:
-    """The predicted class of one image file and how probable it is, or why there is none."""
+    """Hold the predicted class of one image file and how probable it is, or why there is none."""
 
     file: str
     class_name: str = ""
@@ -217,7 +217,7 @@ class Tally:
 
     @property
     def summary(self) -> list[str]:
-        """Lines that say how many images are of each class, and how many are right where their folders are classes."""
+        """The lines that say how many images each class got, and how many are right where their folders are classes."""
         read = self.counts.total()
         if not read + self.unsure:
             return []

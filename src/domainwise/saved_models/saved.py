@@ -97,7 +97,7 @@ class Model:
 
 @typed
 def load(folder: Path | str, *, device: str = "cpu", which: str | None = None, trust_code: bool = False) -> Model:
-    """The model of a trial's folder: averaged weights where they were asked for, of the averager named first.
+    """Load the model of a trial's folder: averaged weights where they were asked for, of the averager named first.
 
     ``which`` is "best" for the one without averaging, or the averager whose weights are wanted, such as "ma". A Python
     file that it names, with an algorithm or a network of somebody's own, is run only with ``trust_code``, and only if
@@ -110,7 +110,7 @@ def load(folder: Path | str, *, device: str = "cpu", which: str | None = None, t
 def loaded(
     folder: Path | str, *, device: str, which: str | None, trust_code: bool = False, named: Trial | None = None
 ) -> Model:
-    """The same; code that ``named`` names too needs no more trust, since the user has named it in the present call."""
+    """Load a model; code that ``named`` names too needs no more trust, as the user has just named it."""
     device, folder = choose_device(device), Path(folder).expanduser()
     home = home_of(folder, which)
     if not (home / CONFIG).is_file():
@@ -138,7 +138,7 @@ def loaded(
 
 
 def home_of(folder: Path, which: str | None) -> Path:
-    """Where a model lies. None is averaged weights where there are some; an averager is its own."""
+    """Return where a model lies. None is averaged weights where there are some; an averager is its own."""
     if (folder / CONFIG).is_file():
         _require_itself(folder, which)
         return folder
@@ -164,7 +164,7 @@ def _require_itself(home: Path, which: str | None) -> None:
 
 
 def averager_of(home: Path) -> str:
-    """The averager whose weights those of a saved model are; nothing where they are not averaged."""
+    """Return the averager whose weights those of a saved model are; nothing where they are not averaged."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         config = json.loads((home / CONFIG).read_text(encoding="utf-8"))
         if config["which"] == "average":
@@ -225,7 +225,7 @@ def _image_values(array: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
 
 
 def described(folder: Path) -> tuple[dict[str, Any], Trial]:
-    """What its config.json says; other programs write files of that name too."""
+    """Return what the config.json of a model says; other programs write files of that name too."""
     config = integrity.read(folder / CONFIG)
     by = str(config.get("domainwise", __version__))
     if config.get("format", FORMAT) != FORMAT:
@@ -243,7 +243,7 @@ def described(folder: Path) -> tuple[dict[str, Any], Trial]:
 
 
 def read(folder: Path) -> dict[str, Tensor]:
-    """The weights of a saved model, if they are those that were saved; those of earlier versions have no hash."""
+    """Return the weights of a saved model, checked by their hash, which those of earlier versions have not."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -295,7 +295,7 @@ def save(
 
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:
-    """Of an initialisation: models can only be averaged if they share it."""
+    """Return the hash of an initialisation: models can only be averaged if they share it."""
     digest = hashlib.sha256()
     for name, tensor in weights.items():
         digest.update(name.encode())

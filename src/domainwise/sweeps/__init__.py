@@ -1,1 +1,1 @@
-"""Many trials: processes, GPUs, Ray and one shared folder."""
+"""Run many trials: in processes, on GPUs, with Ray, and in one shared folder."""

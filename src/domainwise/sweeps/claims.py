@@ -1,4 +1,4 @@
-"""Who works on which trial, so that several processes on one folder share the work.
+"""Claim trials, so that several processes on one folder share the work.
 
 A claim is a small file that its holder writes anew every few seconds. It only avoids double work and says how far a
 trial is: that a result appears once rests on how it is published, never on a claim.
@@ -25,11 +25,11 @@ STALE = 30.0  # seconds without one after which the trial is anybody's
 
 
 class Lost(BaseException):
-    """Another process has taken the trial over: this one gave no sign of life for too long. Not an error of it."""
+    """Raised where another process has taken the trial over: this one gave no sign of life for too long."""
 
 
 class Claim:
-    """This process's claim on a trial, kept alive by a thread until it is released."""
+    """Hold this process's claim on a trial; a thread keeps it alive until it is released."""
 
     def __init__(self, folder: Path, trial: Trial) -> None:
         self.path = _path(folder, trial.id)
@@ -57,7 +57,7 @@ class Claim:
                 self.path.unlink()
 
     def heard(self, event: Event) -> None:
-        """Take note of how far the trial is; ends it where the claim is no longer ours."""
+        """Note how far the trial is; raise :class:`Lost` where the claim is no longer ours."""
         self.step = event.get("step", self.step)
         if self.lost:
             raise Lost
@@ -89,14 +89,14 @@ class Claim:
 
 
 class Claims:
-    """The claims of others, as this process sees them. Times are those of its own clock, which only goes forward."""
+    """See the claims of others. Times are those of this process's own clock, which only goes forward."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._seen: dict[str, tuple[int, float]] = {}  # what a claim looked like, and since when
 
     def free(self, id: str) -> bool:
-        """Whether nobody is at this trial, as far as can be told; what a dead process has left is cleared away."""
+        """Return whether nobody is at a trial, as far as can be told; the claim of a dead process is removed."""
         path = _path(self.folder, id)
         try:
             stamp = path.stat().st_mtime_ns
@@ -113,14 +113,14 @@ class Claims:
 
 
 def machine() -> str:
-    """Where a process number means something: this machine, and within it this container."""
+    """Return where a process number means something: this machine, and within it this container."""
     with suppress(OSError):
         return f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}"
     return platform.node()
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A claim; nothing where it is gone, or not whole."""
+    """Read a claim; nothing where it is gone, or not whole."""
     with suppress(OSError, ValueError, RecursionError):
         found = json.loads(content_of(path))
         whole = isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in _KINDS.items())
@@ -133,7 +133,7 @@ _KINDS = {"token": str, "machine": str, "process": int, "step": int, "steps": in
 
 
 def dead(about: dict[str, Any]) -> bool:
-    """Whether the holder of a claim is known to have ended: nothing is known of those on other machines."""
+    """Return whether the holder of a claim has ended; of holders on other machines nothing is known."""
     if not about or about["machine"] != machine() or os.name == "nt":  # on Windows, signal 0 would end the process
         return False
     with suppress(OSError, IndexError):
@@ -149,14 +149,14 @@ def dead(about: dict[str, Any]) -> bool:
 
 
 def silent(path: Path) -> bool:
-    """Whether a claim has had no sign of life for long. What is at work does not depend on it, so any clock will do."""
+    """Return whether a claim has had no sign of life for long. No work depends on it, so any clock will do."""
     with suppress(OSError):
         return abs(time.time() - path.stat().st_mtime) > STALE
     return True
 
 
 def at_work(path: Path) -> bool:
-    """Whether a claim is of somebody who may be alive; an error where the disk does not say."""
+    """Return whether the holder of a claim may be alive; an error where the disk does not say."""
     return exists(path) and not dead(read(path)) and not silent(path)
 
 

@@ -1,4 +1,4 @@
-"""How much room on the disk trials take."""
+"""Estimate how much room on the disk trials take."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ GENERATORS = 2**16  # bytes of their states, and of all that is not tensors
 
 
 class Disk(NamedTuple):
-    """In bytes, about, and rather too much than too little."""
+    """Hold estimates in bytes, rather too large than too small."""
 
     running: int  # by the two checkpoints of a trial that runs and its evaluations, beside the rest
     afterwards: int  # by the models that are kept, and the counts of the selected one
 
 
 def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: int = 0) -> Disk:
-    """By one trial, judging from its network, which is made and thrown away."""
+    """Estimate the room that one trial takes, from its network, which is made and thrown away."""
     state = _network(trial, data).state_dict()
     weights = HEADER + sum(tensor.numel() * tensor.element_size() for tensor in state.values())
     variants = 1 + len(trial.averages)
@@ -59,8 +59,10 @@ def _outcomes(trial: Trial, data: Domains) -> int:
 
 
 def _network(trial: Trial, data: Domains) -> Network:
-    """Of shapes without content, which take no time, if it is one of ours and can be made of those. Whoever wrote
-    another may keep some of its tensors."""
+    """Make the network of shapes without content, which takes no time, where it is one of ours and can be.
+
+    Whoever wrote another may keep some of its tensors.
+    """
 
     def made() -> Network:
         return network_of(trial, algorithm_of(trial), data.shape[-1], len(data.classes), filled=False)

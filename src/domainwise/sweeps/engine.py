@@ -1,4 +1,4 @@
-"""Who runs the trials: this process, several on this machine, or (in ray.py) those of a cluster."""
+"""Run trials in this process, in several on this machine, or (in ray_engine.py) on a cluster."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Runs(Protocol):
 
 @dataclass(frozen=True)
 class Engine:
-    """How trials are run: one by one here, in processes on a CPU, or several side by side in one process for each GPU.
+    """Run trials one by one here, in processes on a CPU, or several side by side in one process for each GPU.
 
     Threads are per process, and 1 gives the same numbers whatever else is going on. Where there are several trials for
     a GPU, or a timeout, they are in processes of their own: those can be ended, and a device error ends only them.
@@ -86,7 +86,7 @@ class Engine:
 
     @property
     def at_once(self) -> int:
-        """At least one: the GPUs of a cluster are not seen from everywhere."""
+        """How many trials run at once. At least one: the GPUs of a cluster are not seen from everywhere."""
         return max(1, sum(place.most for place in self.places))
 
     def run(self, trials: Sequence[Trial], data: Domains, folder: Path, watch: Watch) -> None:

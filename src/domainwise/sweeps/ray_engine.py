@@ -1,4 +1,4 @@
-"""Trials on a cluster: Ray places them, starts them again where a process or a machine dies, and shows its dashboard.
+"""Run trials on a cluster: Ray places them, and starts them again where a process or a machine dies.
 
 The output folder must be one that every node sees, such as a network drive: results are written there and nowhere else.
 """
@@ -38,7 +38,7 @@ LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 for a wish to be reached from ever
 
 @dataclass(frozen=True)
 class RayEngine:
-    """Every trial is a task of its own. Without an address a cluster is started on this machine, and ended after."""
+    """Run every trial as a task of its own. Without an address a cluster is started on this machine."""
 
     engine: Engine = Engine()  # its processes are those of a cluster started here
     address: str | None = None
@@ -52,7 +52,7 @@ class RayEngine:
 
     @property
     def needs(self) -> dict[str, float]:
-        """Of one trial, which is a process of its own here."""
+        """The resources of one trial, which is a process of its own here."""
         per_gpu = self.engine.per_gpu
         share = 1 if per_gpu == "auto" else 1 / per_gpu
         return {"num_cpus": self.engine.threads, **({} if self.options.device == "cpu" else {"num_gpus": share})}
@@ -63,7 +63,7 @@ class RayEngine:
 
     @property
     def options(self) -> RunOptions:
-        """Those of the engine; Ray chooses which of the GPUs, and a process sees no other."""
+        """The run options of the engine; Ray chooses which of the GPUs, and a process sees no other."""
         return replace(self.engine.options, device=self.engine.options.device.partition(":")[0])
 
     @property
@@ -135,7 +135,7 @@ def attend(
     timeout: float | None,
     here: str = "",
 ) -> Any:
-    """One trial, on whichever node Ray has chosen. What is wrong with the node itself is {"wrong": ...}.
+    """Run one trial, on whichever node Ray has chosen; return {"wrong": ...} where the node itself has a fault.
 
     ``here`` is where to stand, as the one who asked does.
     """
@@ -169,7 +169,7 @@ def attend(
 
 
 def given_up(error: Exception, retries: int) -> str:
-    """Why there will be no result: an error of ours as it is; of anything else Ray has made several attempts."""
+    """Return why there will be no result: an error of ours as it is; of anything else Ray has made several attempts."""
     if cause := getattr(error, "cause", None):
         return f"{type(cause).__name__}: {cause}"
     return f"Ray gave it up after {retries} retries: {str(error).strip().splitlines()[0]}"
@@ -196,7 +196,7 @@ def limited(trial: Trial, folder: Path, device: str, timeout: float | None) -> I
 
 
 def park(data: Domains, folder: Path) -> Path:
-    """The data where every node can open it: linked to the cache where it is in one, else written once."""
+    """Put the data where every node can open it: linked to the cache where it is in one, else written once."""
     parked = folder / "data" / data.fingerprint[:16]
     if not parked.exists():
         temporary = parked.with_name(f".{secrets.token_hex(8)}")
@@ -211,7 +211,7 @@ def park(data: Domains, folder: Path) -> Path:
 
 
 def authenticated(started_here: bool) -> Any:
-    """Ray, told to let nobody in without a token; it looks at these variables once, when it is imported."""
+    """Import Ray, told to let nobody in without a token; it looks at these variables once, when it is imported."""
     if "ray" in sys.modules and "RAY_AUTH_MODE" not in os.environ:
         raise InputError("Ray was imported without token authentication: set RAY_AUTH_MODE=token before importing it")
     os.environ.setdefault("RAY_AUTH_MODE", "token")

@@ -1,4 +1,4 @@
-"""Several trials on one device at once: while one waits for its small kernels, another has work for it."""
+"""Run several trials on one device at once: while one waits for its small kernels, another has work for it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run_packed(
 
 
 def side_by_side(run: Callable[[int], None], many: int) -> None:
-    """Called with every number below ``many``, once in this thread, which hears signals, and otherwise in others."""
+    """Call a function with every number below ``many``: once in this thread, which hears signals, else in others."""
     threads = [threading.Thread(target=run, args=(place,), daemon=True) for place in range(1, many)]
     for thread in threads:
         thread.start()
@@ -88,7 +88,7 @@ def own_stream(device: str) -> AbstractContextManager[object]:
 
 
 class Waiting(Iterator[Trial]):
-    """One trial for each who asks, in turn. None among them means that there is none yet."""
+    """Give one trial to each who asks, in turn. None among them means that there is none yet."""
 
     def __init__(self, trials: Iterable[Trial | None], alone: bool) -> None:
         if isinstance(trials, Sequence) and not alone:
@@ -105,7 +105,7 @@ class Waiting(Iterator[Trial]):
 
 
 def check(trials: Sequence[Trial]) -> None:
-    """That they can share a process."""
+    """Refuse trials that cannot share a process."""
     if any(trial.dropout for trial in trials):
         raise InputError(
             "trials with dropout cannot share a process: their random numbers would mix; run them one by one"
@@ -115,7 +115,7 @@ def check(trials: Sequence[Trial]) -> None:
 
 
 class Room:
-    """How many may run at once; with "auto" only one, until it is known how much memory that takes."""
+    """Decide how many trials run at once; with "auto" only one, until it is known how much memory that takes."""
 
     def __init__(self, at_once: Many, device: str) -> None:
         self.device, self.most = device, AT_MOST if at_once == "auto" else at_once
@@ -140,6 +140,6 @@ class Room:
 
 
 def fitting(before: int, after: int, most: int) -> int:
-    """How many trials fit, from the bytes that were free before the first and while it runs."""
+    """Return how many trials fit, from the bytes that were free before the first and while it runs."""
     taken = before - after
     return most if taken <= 0 else min(most, 1 + int((1 - SPARED) * after / taken))

@@ -38,7 +38,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Status:
-    """``asked`` is what was asked for last; trials of earlier requests count where they have ended."""
+    """Hold how far the work is. ``asked`` is what was asked for last; earlier trials count where they have ended."""
 
     asked: int
     ended: Mapping[str, int]  # "finished", "diverged", "failed", "damaged": how many
@@ -50,7 +50,7 @@ class Status:
 
     @property
     def left(self) -> float | None:
-        """Seconds until all is done, at the pace of those that are running; None where it cannot be told."""
+        """The seconds until all is done, at the pace of those that are running; None where it cannot be told."""
         if self.seconds is None or not self.running:
             return None
         begun = sum(1 - one.step / one.steps for one in self.running)
@@ -87,7 +87,7 @@ def write_plan(folder: Path, trials: Sequence[Trial]) -> None:
 
 
 def planned(folder: Path) -> dict[str, str]:
-    """A description of every trial asked for last, by its id. Nothing, and a note, where it is damaged."""
+    """Return a description of every trial asked for last, by its id; nothing, with a note, where it is damaged."""
     if not os.path.lexists(folder / PLAN):
         return {}
     try:
@@ -101,7 +101,7 @@ def planned(folder: Path) -> dict[str, str]:
 
 
 def average_planned(folder: Path) -> str:
-    """The averagers that were asked for beside them."""
+    """Return the averagers that were asked for beside the trials."""
     with suppress(integrity.Damaged):
         return str(integrity.read(folder / PLAN).get("average", "none"))
     return "none"
@@ -114,13 +114,13 @@ def describe(trial: Trial) -> str:
 
 
 def pace(found: Iterable[Outcome]) -> float | None:
-    """Seconds of a trial, measured on those that have finished."""
+    """Return the seconds of a trial, measured on those that have finished."""
     seconds = [outcome.result["seconds"] for outcome in found if outcome.result["status"] == "finished"]
     return fmean(seconds) if seconds else None
 
 
 def estimate(missing: Sequence[Trial], found: Iterable[Outcome], at_once: int) -> float | None:
-    """Seconds that trials will take, from those that have finished: of the same algorithm where there are some."""
+    """Estimate the seconds that trials will take, from those that have finished, of the same algorithm if there are."""
     rates: dict[str, list[float]] = {}
     for outcome in found:
         if outcome.result["status"] == "finished":
@@ -134,7 +134,7 @@ def estimate(missing: Sequence[Trial], found: Iterable[Outcome], at_once: int) -
 
 
 def working(folder: Path, names: Mapping[str, str] = MappingProxyType({})) -> list[Running]:
-    """What some process is at just now, as far as can be told."""
+    """Return the trials that some process works on just now, as far as can be told."""
     found = []
     for path in sorted((folder / "claims").glob("[!.]*")):
         about = read(path)
@@ -150,7 +150,7 @@ def _described(id: str, name: str, about: Mapping[str, Any]) -> Running:
 
 @typed
 def follow(folder: Path | str, *, wait: bool = False) -> Iterator[tuple[Trial, Record]]:
-    """Every trial of an output folder with each of its records, every step of a trial once.
+    """Yield every trial of an output folder with each of its records, every step of a trial once.
 
     With ``wait`` it goes on, and yields what comes, until all trials that were asked for last have ended.
     """
@@ -172,7 +172,7 @@ def _followed(folder: Path, wait: bool) -> Iterator[tuple[Trial, Record]]:
 
 
 class Tail:
-    """The records of one trial that have not been seen yet.
+    """Read the records of one trial that have not been seen yet.
 
     A trial that goes on from a checkpoint cuts its file and writes the same steps once more, so that a place in the
     file means nothing: a file that has changed is read from its start, and what tells records apart is their step. One
@@ -220,7 +220,7 @@ class Tail:
 
 
 def _whole(text: bytes) -> Iterator[Record]:
-    """Without the line that is being written just now; what a file that changed meanwhile leaves torn is read later."""
+    """Yield the records of whole lines; a line that is being written just now is read later."""
     for line in text.splitlines(keepends=True):
         with suppress(ValueError):
             if line.endswith(b"\n"):
@@ -228,7 +228,7 @@ def _whole(text: bytes) -> Iterator[Record]:
 
 
 def _all_ended(folder: Path) -> bool:
-    """Of the trials that were asked for last; of all there are, where that is not known."""
+    """Return whether the trials asked for last have ended, or all there are where that is not known."""
     asked = [folder / "trials" / id for id in planned(folder)] or homes(folder)
     if not asked or not all((home / "result.json").exists() for home in asked):
         return False

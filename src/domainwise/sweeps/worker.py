@@ -38,7 +38,7 @@ LOOK = 0.2  # seconds between two looks at whether to stop
 
 @dataclass(frozen=True)
 class Place:
-    """Where trials run: a device, and how many of them at once."""
+    """Say where trials run: on which device, and how many of them at once."""
 
     options: RunOptions
     room: Many = 1
@@ -51,7 +51,7 @@ class Place:
 
 @dataclass(eq=False)
 class Given:
-    """A trial on its way through the processes."""
+    """Hold a trial on its way through the processes."""
 
     trial: Trial
     attempt: int = 1
@@ -59,7 +59,7 @@ class Given:
 
     @property
     def alone(self) -> bool:
-        """Whether it needs a process to itself: to see whether it is to blame, or for its random numbers' sake."""
+        """Whether the trial needs a process to itself: to see if it is to blame, or for its random numbers."""
         return self.attempt > 1 or self.trial.dropout > 0
 
     def again(self) -> Given:
@@ -67,7 +67,7 @@ class Given:
 
 
 class Message(Event, total=False):
-    """One line that a worker process writes: an event of the trial ``id``, or about the process itself."""
+    """Hold one line that a worker process writes: an event of the trial ``id``, or about the process itself."""
 
     id: str
     ready: bool  # it has read the data
@@ -78,7 +78,7 @@ Heard = queue.Queue[tuple["Worker", Message | None]]  # None: the process has en
 
 
 class Worker:
-    """The driver's handle on a worker process."""
+    """Handle a worker process, from the driver's side."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Worker:
         threading.Thread(target=self._listen, args=(heard,), daemon=True).start()
 
     def takes(self, one: Given) -> bool:
-        """Whether there is room for it beside those that are here, and they get on with each other."""
+        """Return whether there is room for a trial beside those that are here, and they can share the process."""
         others = self.given.values()
         if not others:
             return True
@@ -124,13 +124,13 @@ class Worker:
             self.process.stdin.flush()
 
     def come_up(self) -> None:
-        """It has read the data: from now on, time is that of trials."""
+        """Note that the process has read the data: from now on, time is that of trials."""
         self.ready = True
         for one in self.given.values():
             self._set_deadline(one)
 
     def alive(self, one: Given) -> None:
-        """The time of a trial counts from when it is first heard of."""
+        """Note a sign of life of a trial, whose time counts from the first of them."""
         if self.waking:
             self.waking = False
             for other in self.given.values():
@@ -197,7 +197,7 @@ def main(parked: str, folder: str, options: str, at_once: str, threads: str) -> 
 
 
 def trials(given: queue.Queue[str]) -> Iterator[Trial | None]:
-    """Until somebody asks to stop."""
+    """Yield the trials that this process is given, until somebody asks to stop."""
     while not stop_requested():
         try:
             yield Trial.from_json(json.loads(given.get(timeout=LOOK)))
@@ -206,7 +206,7 @@ def trials(given: queue.Queue[str]) -> Iterator[Trial | None]:
 
 
 def listen(given: queue.Queue[str]) -> None:
-    """Ends the process, in the middle of a trial if need be, when the one that gives the trials is no more."""
+    """End the process, in the middle of a trial if need be, when the one that gives the trials is no more."""
     for line in sys.stdin:
         given.put(line)
     os.kill(os.getpid(), signal.SIGTERM)  # a trial that can put itself aside does so

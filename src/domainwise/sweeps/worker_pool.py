@@ -1,4 +1,4 @@
-"""Processes on this machine that run trials as they are given them, and are replaced when they die."""
+"""Run trials in processes on this machine, which are replaced when they die."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RETRIES = 1  # a process that was killed in the middle of a trial does not tell 
 
 
 class Processes:
-    """One worker for each place, given the next trials whenever it has room for them."""
+    """Keep one worker for each place, and give it the next trials whenever it has room for them."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ PREFIX, DATA = "domainwise-", "data"
 
 @contextmanager
 def parked_data(data: Domains) -> Iterator[Path]:
-    """A folder with the data, below the system's temporary one; first, those that killed processes left are removed."""
+    """Put the data into a folder below the system's temporary one, after removing those of killed processes."""
     with suppress(OSError):
         remove_abandoned(Path(tempfile.gettempdir()))
     with (

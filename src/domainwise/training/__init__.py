@@ -1,1 +1,1 @@
-"""One trial from its plan to its result."""
+"""Run one trial, from its plan to its result."""

@@ -44,7 +44,7 @@ LOOKS_AT_TARGETS = ("oracle", "leave-one-out")
 
 @dataclass(frozen=True)
 class Fitting:
-    """What is to be trained, and where its model goes: laid out before anything starts."""
+    """Hold what is to be trained and where its model goes, before anything starts."""
 
     data: Domains
     trial: Trial
@@ -54,7 +54,7 @@ class Fitting:
 
     @property
     def which(self) -> str:
-        """Of the models in the folder, the one to use: averaged weights, where they were asked for."""
+        """The name of the model to use: the averaged weights where they were asked for, otherwise the best."""
         return next(iter(self.trial.averages), "best")
 
     def run(
@@ -81,7 +81,7 @@ class Fitting:
         return result
 
     def _expected_before(self) -> Expectation | None:
-        """What an earlier call expected of this model, which is still true."""
+        """Return what an earlier call expected of this model, which is still true."""
         with suppress(InputError):
             return read_card(home_of(self.folder, self.which)).expected
         return None
@@ -98,7 +98,7 @@ class Fitting:
                     raise InputError(sentence(home, error)) from error
 
     def check(self, result: Result) -> None:
-        """That there is a model to use."""
+        """Refuse a result that left no model to use."""
         if result["status"] != "finished":
             raise TrialError(f"{self.trial.label} has {result['status']}: {result['message']}")
         if missing := [name for name in self.trial.averages if name not in result["averages"]]:

@@ -103,7 +103,7 @@ def _remembered(known: MutableMapping[Any, T], key: object, make: Callable[[], T
 
 
 def _named(trial: Trial, data: Domains) -> tuple[object, ...]:
-    """What tells the featurizers of trials apart; without weights that are given, it is the seed that makes them."""
+    """Return what tells the featurizers of trials apart; without given weights, the seed makes them."""
     seed = trial.seed if trial.weights == "none" else None
     where = (trial.network, trial.network_file, trial.network_source, trial.weights, trial.weights_file, seed)
     return *where, trial.input_size, data.shape[-1], len(data.classes)

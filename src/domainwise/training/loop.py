@@ -1,4 +1,4 @@
-"""The one training loop."""
+"""Train one trial: the loop, and nothing else."""
 
 from __future__ import annotations
 

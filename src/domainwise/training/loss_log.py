@@ -23,7 +23,7 @@ class Diverged(ArithmeticError):  # noqa: N818  an outcome rather than a mistake
 
 
 class Losses:
-    """The losses of every update, which stay on the device until they are asked for."""
+    """Collect the losses of every update; they stay on the device until somebody asks for them."""
 
     def __init__(self, algorithm: Algorithm, sources: Sequence[str]) -> None:
         self.algorithm, self.sources = algorithm, sources
@@ -76,7 +76,7 @@ class Losses:
 
 
 class Sent:
-    """The losses of some updates on their way from the device."""
+    """Carry the losses of some updates from the device to the host."""
 
     def __init__(self, metrics: Sequence[tuple[int, dict[str, Tensor]]]) -> None:
         self.steps, self.names = [step for step, _ in metrics], list(metrics[0][1])

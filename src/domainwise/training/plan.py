@@ -30,8 +30,10 @@ def plan(
     average: str = "none",
     draws: int = 1,
 ) -> list[Trial]:
-    """One trial per draw, seed, target and algorithm, without repetition, in this order: what is done first is already
-    a comparison. Draw 0 is the defaults, the others are DomainBed's random search."""
+    """Return one trial per draw, seed, target and algorithm, each once and in this order.
+
+    So the first of them are already a comparison. Draw 0 is the defaults, the others are DomainBed's random search.
+    """
     _countable(len(specs) * len(targets) * len(seeds) * draws)
     _no_repetition("algorithm", [spec.label for spec in specs])
     _known_somewhere(specs, settings.hyperparameters)
@@ -61,8 +63,11 @@ def _named(spec: Spec) -> dict[str, str]:
 def _searched(
     spec: Spec, layers: Mapping[str, str], settings: Settings, number: int, seed: int, benchmark: str
 ) -> dict[str, Any]:
-    """What a draw says of a trial. Precedence of a hyperparameter: field default < preset < network < benchmark < drawn
-    < given for all < written beside the algorithm."""
+    """Return what a draw says of a trial.
+
+    Precedence of a hyperparameter: field default < preset < network < benchmark < drawn < given for all < written
+    beside the algorithm.
+    """
     found = drawn(spec, settings, number, seed, benchmark)
     given = {name for name, origin in settings.origins.items() if origin == "given"}
     values = {name: value for name, value in found.items() if name not in {*given, *settings.hyperparameters}}
@@ -76,7 +81,7 @@ def _searched(
 
 
 def drawn(spec: Spec, settings: Settings, number: int, seed: int, benchmark: str = "") -> dict[str, Any]:
-    """Settings and hyperparameters of draw ``number`` for trial seed ``seed``; draw 0 is the defaults.
+    """Return the settings and hyperparameters of draw ``number`` for trial seed ``seed``; draw 0 is the defaults.
 
     As upstream, the values depend on the trial seed too: the same number means other values in another trial.
     """
@@ -92,7 +97,7 @@ def drawn(spec: Spec, settings: Settings, number: int, seed: int, benchmark: str
 
 
 def shared(algorithm: str, settings: Settings, root: int, benchmark: str = "") -> dict[str, Any]:
-    """What every algorithm has; its own hyperparameters are beside it."""
+    """Return the drawn settings that every algorithm has."""
     small = settings.input_size <= SMALL
     batches = (3, 9) if small else (3, 5) if benchmark == "domainnet" else (3, 5.5)
     found = {
@@ -109,13 +114,13 @@ _GENERATOR = np.random.RandomState(0)  # seeding one anew is a hundred times fas
 
 
 def _random(root: int, name: str) -> np.random.RandomState:
-    """To be drawn from at once: it is the same object every time."""
+    """Return a generator to draw from at once: it is the same object every time."""
     _GENERATOR.seed(seed_hash(root, name))
     return _GENERATOR
 
 
 def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
-    """The part of a trial that does not depend on hyperparameters, target or seed."""
+    """Return the part of a trial that does not depend on hyperparameters, target or seed."""
     same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "steps", "patience",
             "evaluate_every", "features", "holdout", "precision", "selection", "select_every", "test",
             "train_size")  # fmt: skip
@@ -149,7 +154,7 @@ def _weights(weights: str) -> dict[str, str]:
 
 
 def origins(spec: Spec, settings: Settings) -> dict[str, str]:
-    """Where every setting and hyperparameter came from."""
+    """Return where every setting and hyperparameter came from."""
     layers = {**dict.fromkeys(settings.hyperparameters, "given"), **settings.origins}
     written = dict.fromkeys(spec.settings, f"written in {spec.label}")
     return {**layers, **{name: layers.get(name, "default") for name in hypers(spec.cls())}, **written}
@@ -193,8 +198,11 @@ def _of_effect(specs: Sequence[Spec], settings: Settings) -> None:
 
 
 def targets_of(data: Domains, text: str | Sequence[str]) -> list[tuple[str, ...]]:
-    """What to hold out, one after the other: names (also separated by commas), "a+b" for two at once, "all" for every
-    domain in turn, "pairs" for every domain and every two of them, as leave-one-domain-out selection needs."""
+    """Return what to hold out, one after the other.
+
+    Names may be separated by commas; "a+b" is two at once, "all" every domain in turn, "pairs" every domain and every
+    two of them, as leave-one-domain-out selection needs.
+    """
     if text in ("all", "pairs"):
         pairs = list(combinations(data.names, 2)) if text == "pairs" else []
         found = [*((name,) for name in data.names), *pairs]
@@ -214,7 +222,7 @@ MOST_SEEDS = 10_000
 
 
 def seeds_of(given: int | str | Sequence[int]) -> list[int]:
-    """Which seeds to run: 3 or "3" are the first three, "100-107,200" and [100, 101] name them."""
+    """Return the seeds to run: 3 or "3" are the first three, "100-107,200" and [100, 101] name them."""
     text = given.strip() if isinstance(given, str) else plain(given)
     if isinstance(text, str) and not text.isdecimal():
         return _each_once([seed for word in text.split(",") for seed in _span(word.strip())])

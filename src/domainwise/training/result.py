@@ -27,7 +27,7 @@ from domainwise.saved_models.saved import CONFIG, WEIGHTS
 def result_of(
     trial: Trial, status: str, message: str, step: int, records: Sequence[Record], seconds: float, device: str
 ) -> Result:
-    """The content of result.json: all that tables need to know of a trial that has ended."""
+    """Return the content of result.json: all that tables need to know of a trial that has ended."""
     finished = status == "finished"
     numbers: ModelResult = _numbers(trial, records) if finished else {"selected": None, "last": None}
     return {
@@ -56,20 +56,20 @@ def failed(folder: Path, trial: Trial, message: str, device: str) -> Result:
 
 
 def of_averages(trial: Trial, records: Sequence[Record]) -> Iterator[tuple[str, list[Record]]]:
-    """Every average that there came to be, with its records."""
+    """Yield every average that there came to be, with its records."""
     for name in trial.averages:
         if own := averaged(records, name):
             yield name, own
 
 
 def steps_of(result: Result) -> dict[str, int]:
-    """The selected steps of the model and of its averages."""
+    """Return the selected steps of the model and of its averages."""
     models: dict[str, ModelResult] = {"model": result, **result["averages"]}
     return {which: one["selected"]["step"] for which, one in models.items() if one["selected"] is not None}
 
 
 def counts_of(trial: Trial, records: Sequence[Record]) -> dict[str, DomainScores]:
-    """Confusion and calibration counts of the selected model, for every domain."""
+    """Return the confusion and calibration counts of the selected model, for every domain."""
     own = {name: selected(models, trial)["domains"] for name, models in of_averages(trial, records)}
     return {"model": selected(records, trial)["domains"], **own}
 
@@ -94,14 +94,14 @@ def _measures(trial: Trial, record: Record) -> Measures:
 
 
 def models_in(folder: Path) -> list[Path]:
-    """The models that a trial's folder holds; a checkpoint of another trial is refused by itself."""
+    """Return the folders of the models that a trial's folder holds."""
     homes = [folder / name for name in names_in(folder)]
     homes += [home / name for home in homes for name in names_in(home)]
     return sorted(home for home in homes if exists(home / CONFIG))
 
 
 def digests(folder: Path) -> dict[str, Any]:
-    """The hashes and lengths of the files of a trial that has ended, by their names in its folder."""
+    """Return the hashes and lengths of the files of a trial that has ended, by their names in its folder."""
     found = {name: digest(folder / name) for name in (*READ, OUTCOMES) if (folder / name).is_file()}
     for home in models_in(folder):
         name = home.relative_to(folder).as_posix()

@@ -1,4 +1,4 @@
-"""Options of a run that do not change its trial: its id, its settings and its random draws stay the same."""
+"""Say how a trial is run, without changing what it is: its id, its settings and its random draws stay the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from domainwise.saved_models.keep import Keep, checked
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of a run, passed unchanged from the user to the training loop.
+    """Hold the options of a run, passed unchanged from the user to the training loop.
 
     A new option is a field here, a field of an option group of the command line, and the line that uses it:
     ``dw.compare`` and ``dw.fit`` take it by its name.

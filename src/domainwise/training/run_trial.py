@@ -1,4 +1,4 @@
-"""One trial from start to result, with its files."""
+"""Run one trial from start to result, with its files."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _owner(folder: Path) -> str | None:
 
 
 class DeviceLost(RuntimeError):  # noqa: N818  what has happened, to whom there is nothing to say
-    """Nothing can be run on the device any more in this process; whose work did that is not known.
+    """Raised where nothing can be run on the device any more in this process; whose work did that is not known.
 
     Nothing is published: in another process, the trial goes on from its checkpoint.
     """
@@ -107,7 +107,7 @@ class Ending(NamedTuple):
 
 
 class Attempt:
-    """One attempt at a trial, from its beginning or from a checkpoint."""
+    """Make one attempt at a trial, from its beginning or from a checkpoint."""
 
     def __init__(self, trial: Trial, folder: Path, options: RunOptions, watch: Watch) -> None:
         self.trial, self.folder, self.options, self.watch = trial, folder, options, watch

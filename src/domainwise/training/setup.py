@@ -32,7 +32,7 @@ from domainwise.training.run_options import RunOptions
 
 @dataclass(frozen=True)
 class Setup:
-    """The parts of a run that train and evaluate, every random generator at its beginning."""
+    """Hold the parts of a run that train and evaluate, with every random generator at its beginning."""
 
     algorithm: Algorithm
     update: Update  # the algorithm's, perhaps recorded in a CUDA graph
@@ -44,7 +44,7 @@ class Setup:
 
     @property
     def parts(self) -> dict[str, Stateful]:
-        """All that changes while the run goes on, by the names that checkpoints have for it."""
+        """Everything that changes while the run goes on, by the names that checkpoints have for it."""
         parts: dict[str, Stateful] = {"algorithm": self.algorithm, "feed": self.feed, "examiner": self.evaluator}
         parts |= {"losses": self.losses, "generators": GlobalGenerators(self.algorithm.device)}
         return {**parts, "average": self.averages} if self.averages.each else parts
@@ -162,7 +162,7 @@ def process_settings(trial: Trial, options: RunOptions, submit: Submit) -> Itera
 
 
 class GlobalGenerators:
-    """Torch's own random generators, which dropout draws from."""
+    """Save and restore torch's own random generators, which dropout draws from."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

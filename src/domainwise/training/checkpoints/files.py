@@ -1,4 +1,4 @@
-"""One checkpoint: a folder with a safetensors file and a JSON file that says what it is of. Never a pickle."""
+"""Write and read one checkpoint: a folder with a safetensors file and a JSON file about it. Never a pickle."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NAME = "checkpoint-"
 
 
 class Damaged(Exception):  # noqa: N818  not the user's mistake; the checkpoint before is used
-    """Cut short, or changed since it was written."""
+    """A checkpoint was cut short, or has changed since it was written."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A state that was saved, and what was said about it."""
+    """Hold a state that was saved, and what was said about it."""
 
     step: int  # the updates that were made
     about: Mapping[str, Any]
@@ -39,12 +39,12 @@ class Found:
 
 
 def save(folder: Path, step: int, state: Any, about: Mapping[str, Any]) -> Path:
-    """Write ``folder/checkpoint-<step>``: whole, or not there at all, whatever happens in between."""
+    """Write ``folder/checkpoint-<step>``, which is there as a whole or not at all, whatever happens in between."""
     return write(folder, step, flatten(state), about)
 
 
 def write(folder: Path, step: int, flat: tuple[Any, dict[str, Tensor]], about: Mapping[str, Any]) -> Path:
-    """:func:`save` for a state that is flat already."""
+    """Write a checkpoint, as :func:`save` does, of a state that is flat already."""
     structure, tensors = flat
     temporary, final = folder / f".{NAME}{step}.{os.getpid()}", folder / f"{NAME}{step:08d}"
     remove(temporary)
@@ -110,7 +110,7 @@ def told_of(checkpoint: Path) -> dict[str, Any]:
 
 
 def saved(folder: Path) -> list[Path]:
-    """The checkpoints of a folder, the newest first."""
+    """Return the checkpoints of a folder, the newest first."""
     return [folder / name for name in reversed(names_in(folder)) if name.startswith(NAME)]
 
 
@@ -119,7 +119,7 @@ def remove(checkpoint: Path) -> None:
 
 
 def unfinished(folder: Path) -> list[Path]:
-    """What a process left behind that was killed while it wrote a checkpoint."""
+    """Return what processes left behind that were killed while they wrote a checkpoint."""
     return [folder / name for name in names_in(folder) if name.startswith(f".{NAME}")]
 
 
@@ -137,13 +137,13 @@ def clear(home: Path) -> None:
 
 
 def flatten(state: Any, name: str = "state") -> tuple[Any, dict[str, Tensor]]:
-    """The structure of a state, and its tensors by names that say where in it they are."""
+    """Return the structure of a state, and its tensors by names that say where in it they are."""
     tensors: dict[str, Tensor] = {}
     return _structure(state, name, tensors), tensors
 
 
 def unflatten(structure: Any, tensors: Mapping[str, Tensor], device: str = "cpu") -> Any:
-    """The state again; tensors that were on a GPU are put on ``device``."""
+    """Return the state again; tensors that were on a GPU are put on ``device``."""
     if isinstance(structure, list):
         return [unflatten(item, tensors, device) for item in structure]
     if not isinstance(structure, dict):

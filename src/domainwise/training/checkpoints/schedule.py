@@ -35,7 +35,7 @@ class Stateful(Protocol):
 
 @dataclass(frozen=True)
 class Fresh:
-    """The beginning of a run, where there is no checkpoint to resume from."""
+    """Start a run from its beginning, where there is no checkpoint to resume from."""
 
     step: int = 0
     seconds: float = 0.0
@@ -46,7 +46,7 @@ class Fresh:
 
 @dataclass(frozen=True)
 class Resumed:
-    """The point of a run that a checkpoint was saved at."""
+    """Resume a run at the point where a checkpoint was saved."""
 
     step: int  # updates made
     seconds: float  # spent on the trial before
@@ -54,7 +54,7 @@ class Resumed:
     journals: Mapping[str, int]  # the lengths that they had
 
     def restore(self, parts: Mapping[str, Stateful]) -> None:
-        """Put all parts where they were. The state is given away meanwhile: there is no memory for two of them."""
+        """Put all parts where they were. The state is given away meanwhile, as there is no memory for two of them."""
         for name, part in parts.items():
             part.load_state_dict(self.state.pop(name))
 
@@ -67,7 +67,7 @@ class Resumed:
 
 
 class Checkpoints:
-    """The checkpoints of one trial; ``Checkpoints()`` saves nothing.
+    """Save and find the checkpoints of one trial; ``Checkpoints()`` saves nothing.
 
     Saving takes a copy of the state; a thread writes it while training goes on, which waits only where the next one is
     due before.
@@ -161,7 +161,7 @@ class Checkpoints:
             raise Stopped(f"stopped after {updates} updates: {self._promise(updates)}", number)
 
     def settle(self) -> None:
-        """Wait for what is being written. What goes wrong with it is said: it is never the end of a trial."""
+        """Wait for the checkpoint that is being written. A failure is said, and is never the end of a trial."""
         if self.writing is None:
             return
         updates, writing = self.writing
@@ -257,7 +257,7 @@ def _lengths(about: Mapping[str, Any], journals: tuple[str, ...]) -> dict[str, i
 
 
 class Beginnings:
-    """The hashes of the beginnings of files that grow: what was read once is not read again."""
+    """Hash the beginnings of files that grow; what was read once is not read again."""
 
     def __init__(self) -> None:
         self.known: dict[Path, tuple[int, Any]] = {}

@@ -1,4 +1,4 @@
-"""Being asked to stop: what was computed is saved first."""
+"""Hear signals that ask this process to stop, so that it can save its work first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _listening = threading.Event()
 
 
 class Stopped(SystemExit):
-    """The process was asked to stop, and the trial it was at can go on later. The exit code is that of the signal."""
+    """Raised where a process was asked to stop; its trial can go on later. The exit code is that of the signal."""
 
     def __init__(self, sentence: str, number: int) -> None:
         super().__init__(128 + number)
@@ -29,12 +29,12 @@ class Stopped(SystemExit):
 
 
 def stop_requested() -> int:
-    """The number of the signal that asks this process to stop, or 0."""
+    """Return the number of the signal that asks this process to stop, or 0."""
     return _heard[0] if _heard else 0
 
 
 def asked_again() -> bool:
-    """Whether a second signal has come, which does not want to wait."""
+    """Return whether a second signal has come, which does not want to wait."""
     return len(_heard) > 1
 
 
@@ -46,7 +46,7 @@ def at_once(number: int) -> None:
 
 
 def ask_to_stop() -> None:
-    """As the signal would that a machine sends which shuts down; where nobody listens, nothing happens."""
+    """Ask this process to stop, as a machine does that shuts down; where nobody listens, nothing happens."""
     if _listening.is_set() and not _heard:
         _heard.append(signal.SIGTERM)
 
