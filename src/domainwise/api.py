@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from domainwise.algorithms import Given, specs_of
-from domainwise.averaging import canonical
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, typed, warn
 from domainwise.experiment.output_folder import (
@@ -43,7 +42,7 @@ from domainwise.training.plan import plan, seeds_of, targets_of
 from domainwise.training.reading import Reading, read, settings_for
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch
-from domainwise.training.suited_settings import automatic, remember
+from domainwise.training.suited_settings import automatic, averages_for, remember
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,8 @@ def prepare(
     if draws < 1:
         raise InputError(f"draws says how many, the defaults among them, so 1 or more, got {draws}")
     data = data.split_by(settings.duplicates)
-    trials = plan(data, specs, targets_of(data, targets), seeds_of(seeds), settings, canonical(average), draws)
+    averages = averages_for(settings, average)
+    trials = plan(data, specs, targets_of(data, targets), seeds_of(seeds), settings, averages, draws)
     if not output:
         folder = default_folder(command, before(trials[0], settings))
         return Comparison(data, tuple(trials), folder, settings.choice)
@@ -162,7 +162,7 @@ def compare(
     draws: int = 1,
     preset: str = "quick",
     set: Mapping[str, Any] | None = None,
-    average: str | Sequence[str] = "none",
+    average: str | Sequence[str] = "auto",
     output: Path | str | None = None,
     command: str = "compare",
     cache: Path | str | None = None,
@@ -195,7 +195,8 @@ def compare(
             size that the settings ask for, into ``cache``.
         seeds: how many, or which, as in "100-107".
         draws: above 1 searches at random beside the defaults.
-        average: an averager such as "swad", or several as in "swad,ma", each reported beside the model.
+        average: an averager such as "swad", or several as in "swad,ma", each reported beside the model; "auto" is what
+            goes with the network where that is chosen by itself, "none" where it is named.
         output: folder of the results; without one it is named after ``command`` and the settings.
         processes, per_gpu: how many trials run side by side on a CPU, and on each GPU.
         timeout: ends a trial that takes more seconds. ``retries``: how often one whose process died is tried again.
@@ -238,7 +239,7 @@ def fit(
     seed: int = 0,
     preset: str = "quick",
     set: Mapping[str, Any] | None = None,
-    average: str | Sequence[str] = "none",
+    average: str | Sequence[str] = "auto",
     output: Path | str | None = None,
     cache: Path | str | None = None,
     skip_corrupt: bool = False,
@@ -266,7 +267,7 @@ def fit(
     run, rest = RunOptions.taken_from({**options, "cache": cache}, device)
     given = together(rest, set or {})
     if isinstance(data, Results):
-        asked = {"algorithm": algorithm != "arith", "preset": preset != "quick", "average": average != "none"}
+        asked = {"algorithm": algorithm != "arith", "preset": preset != "quick", "average": average != "auto"}
         weights = given.pop("weights", None)
         refuse_settings([*(name for name, other in asked.items() if other), *given])
         made = refitting(data, seed=seed, weights=weights, output=output, trust_code=trust_code)

@@ -13,9 +13,10 @@ from made_weights import cached, offline_hub
 import domainwise as dw
 from domainwise import InputError
 from domainwise.api import prepare
+from domainwise.averaging import canonical
 from domainwise.errors import Note
 from domainwise.experiment.settings import resolve
-from domainwise.training.suited_settings import automatic
+from domainwise.training.suited_settings import automatic, averages_for
 
 CACHE = "resnet18.tv_in1k"
 
@@ -46,6 +47,20 @@ def test_weights_at_hand_are_taken_with_settings_that_suit_them_and_the_machine(
         )
     own = automatic(resolve(device="cpu", given={"steps": 40, "lr": 1e-3}), photographs())
     assert (own.network, own.steps, own.evaluate_every, own.lr, own.origins["lr"]) == ("resnet18", 40, 4, 1e-3, "given")
+
+
+def test_on_a_gpu_weights_are_averaged_beside_unless_told_otherwise(hub: Path) -> None:
+    cached(hub, "resnet50.tv_in1k")
+
+    def average(device: str, average: str = "auto", **given: object) -> str:
+        settings = automatic(resolve(device=device, given=given), photographs(), device=device)
+        return averages_for(settings, average)
+
+    assert average("cuda") == canonical("ma(start=100)")
+    assert average("cuda", steps=40) == canonical("ma(start=8)")
+    assert average("cuda", "none") == average("cpu") == average("cuda", network="resnet18") == "none"
+    assert average("cpu", "swad") == "swad"
+    assert averages_for(resolve("swad"), "auto") == averages_for(resolve(benchmark="digits"), "auto") == "none"
 
 
 def test_without_weights_the_trials_are_those_of_the_small_network_and_the_table_says_what_that_means(

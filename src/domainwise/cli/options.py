@@ -72,7 +72,9 @@ Set = Annotated[
 ]  # fmt: skip
 Average = Annotated[
     str,
-    typer.Option(metavar="NAMES", help="Average weights beside: swad, ema, ma, swa(start=100,every=1), or swad,ma."),
+    typer.Option(
+        metavar="NAMES", help="Average weights beside: swad, ema, ma, swa(start=9,every=1), swad,ma; or none."
+    ),
 ]
 Output = Annotated[
     Path | None,
@@ -163,7 +165,7 @@ class Choices(PaperChoices):
     """The settings of a trial that are not left to the preset."""
 
     balanced: Balanced = False
-    average: Average = "none"
+    average: Average = "auto"
 
 
 @dataclass(frozen=True)

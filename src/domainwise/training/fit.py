@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from domainwise.algorithms import Given, specs_of
-from domainwise.averaging import average_models, canonical, greedy
+from domainwise.averaging import average_models, greedy
 from domainwise.data.batches.feed import Inputs, Part
 from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
@@ -37,7 +37,7 @@ from domainwise.training.plan import plan
 from domainwise.training.result import models_in
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch, execute
-from domainwise.training.suited_settings import automatic, remember
+from domainwise.training.suited_settings import automatic, averages_for, remember
 
 LOOKS_AT_TARGETS = ("oracle", "leave-one-out")
 
@@ -136,7 +136,7 @@ def fitted(
     if len(specs) != 1:
         raise InputError(f"fit trains one algorithm, got {len(specs)}: {', '.join(spec.label for spec in specs)}")
     check_fit(settings.selection, seed)
-    (trial,) = plan(data.split_by(settings.duplicates), specs, [()], [seed], settings, canonical(average))
+    (trial,) = plan(data.split_by(settings.duplicates), specs, [()], [seed], settings, averages_for(settings, average))
     return trial
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from domainwise.averaging import canonical
 from domainwise.data.domains import FREE, Domains
 from domainwise.errors import InputError, warn
 from domainwise.experiment import integrity
@@ -119,7 +120,7 @@ def _refuse_holdout(settings: Settings, data: Domains) -> None:
 
 STANDING = ("given", "features frozen")  # origins that no choice goes over
 ENOUGH = 64  # pixels on a side: a pretrained network makes little of smaller images
-ON_GPU = {"steps": 500, "patience": 3, "batch": 32, "evaluate_every": 50, "select_every": 50}
+ON_GPU = {"average": "ma", "steps": 500, "patience": 3, "batch": 32, "evaluate_every": 50, "select_every": 50}
 ON_CPU = {"steps": 100, "patience": 2, "batch": 8, "evaluate_every": 25, "select_every": 25}
 
 
@@ -166,6 +167,17 @@ def _chosen(settings: Settings, given: str | None, side: int | None, device: str
         values = {key: value for key, value in values.items() if key not in ("input_size", "train_size")}
     on = "on a CPU" if device == "cpu" else "on a GPU"
     return Choice(f"auto, {where}, {on}", {**values, "precision": settings.precision}, weights_name=name)
+
+
+def averages_for(settings: Settings, asked: str | Sequence[str]) -> str:
+    """Return the averagers as trials write them; "auto" are those that go with the network that was chosen.
+
+    Where steps are plenty, that is the mean of the weights after each of them but the first fifth.
+    """
+    if asked != AUTO:
+        return canonical(asked)
+    chosen = settings.choice.settings.get("average", "none") if settings.choice else "none"
+    return canonical(f"ma(start={settings.steps // 5})" if chosen == "ma" else chosen)
 
 
 def _applied(settings: Settings, choice: Choice) -> Settings:
