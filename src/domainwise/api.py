@@ -32,13 +32,13 @@ from domainwise.report.expectation import refitting, refuse_settings
 from domainwise.report.results import LivePage, Results as Results
 from domainwise.saved_models.keep import spread
 from domainwise.saved_models.saved import Model
-from domainwise.sweeps.engine import Runs, runs_for
+from domainwise.sweeps.engine import Runs, largest, runs_for
 from domainwise.sweeps.progress import display, outlook, troubles
 from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.status import write_plan
 from domainwise.sweeps.work import tidy
 from domainwise.training.fit import Fitting, fitted, fitting
-from domainwise.training.plan import plan, seeds_of, targets_of
+from domainwise.training.plan import plan, seeds_of, targets_of, with_probe
 from domainwise.training.reading import Reading, read, settings_for
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch
@@ -134,6 +134,7 @@ def prepare(
     output: Path | str | None = None,
     command: str = "compare",
     device: str = "cpu",
+    probe: bool = False,
 ) -> Comparison:
     """Lay out a comparison: every algorithm on every target with every seed, and with every draw of a search."""
     settings = settings or resolve(benchmark=data.name, device="cpu")
@@ -141,13 +142,11 @@ def prepare(
     specs = specs_of(algorithms)
     if draws < 1:
         raise InputError(f"draws says how many, the defaults among them, so 1 or more, got {draws}")
+    specs = with_probe(specs, data, settings) if probe and draws == 1 and command == "compare" else specs
     data = data.split_by(settings.duplicates)
     averages = averages_for(settings, average)
     trials = plan(data, specs, targets_of(data, targets), seeds_of(seeds), settings, averages, draws)
-    if not output:
-        folder = default_folder(command, before(trials[0], settings))
-        return Comparison(data, tuple(trials), folder, settings.choice)
-    folder = Path(output).expanduser()
+    folder = Path(output).expanduser() if output else default_folder(command, before(trials[0], settings))
     refuse_file(folder)
     return Comparison(data, tuple(trials), folder, settings.choice)
 
@@ -163,6 +162,7 @@ def compare(
     preset: str = "quick",
     set: Mapping[str, Any] | None = None,
     average: str | Sequence[str] = "auto",
+    probe: bool = True,
     output: Path | str | None = None,
     command: str = "compare",
     cache: Path | str | None = None,
@@ -197,6 +197,7 @@ def compare(
         draws: above 1 searches at random beside the defaults.
         average: an averager such as "swad", or several as in "swad,ma", each reported beside the model; "auto" is what
             goes with the network where that is chosen by itself, "none" where it is named.
+        probe: compare with a head on frozen features too, where data of one's own meets a pretrained network.
         output: folder of the results; without one it is named after ``command`` and the settings.
         processes, per_gpu: how many trials run side by side on a CPU, and on each GPU.
         timeout: ends a trial that takes more seconds. ``retries``: how often one whose process died is tried again.
@@ -214,15 +215,15 @@ def compare(
 
     def asked(data: Domains, settings: Settings) -> tuple[Comparison, Runs]:
         spread(run.snapshots, settings.steps)
-        runs = runs_for(
-            settings.network, run, processes=processes, threads=threads, per_gpu=per_gpu, timeout=timeout,
+        comparison = prepare(
+            data, algorithms, targets=targets, seeds=seeds, settings=settings, average=average, draws=draws,
+            output=output, command=command, device=device, probe=probe,
+        )  # fmt: skip
+        return comparison, runs_for(
+            largest(comparison.trials), run, processes=processes, threads=threads, per_gpu=per_gpu, timeout=timeout,
             retries=retries, engine=engine, address=address,
             in_memory=[spec.label for spec in specs_of(algorithms) if spec.in_memory],
         )  # fmt: skip
-        return prepare(
-            data, algorithms, targets=targets, seeds=seeds, settings=settings, average=average, draws=draws,
-            output=output, command=command, device=device,
-        ), runs  # fmt: skip
 
     how = Reading(cache, skip_corrupt, strict, progress, decode=not dry_run)
     comparison, runs = asked(*read(data, settings, how, device=device, output=output, check=asked))
@@ -290,7 +291,7 @@ def _trained(
         about = f"{trial.label} on all {len(made.data)} domains of {made.data.name}, {trial.steps} updates"
         print(f"{about}, network {trial.network}; its model goes to {made.folder}", file=sys.stderr, flush=True)
     with display(1, progress) as shown:
-        threads = threads_for(trial.network) if threads is None else threads
+        threads = threads_for(largest([trial])) if threads is None else threads
         result = made.run(options, threads=threads, watch=_all_of(shown.watch, watch))
     made.check(result)
     return made.model(options.device)

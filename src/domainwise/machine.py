@@ -26,7 +26,7 @@ def cores() -> int:
 
 def threads_for(network: str) -> int:
     """Return how many threads train a network best: one where it is so small that several would mostly wait."""
-    return 1 if network in ("small", "mnist") else cores()
+    return 1 if network in ("small", "mnist", "mlp", "linear") else cores()
 
 
 def processes_for(device: str, threads: int) -> int:

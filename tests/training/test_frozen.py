@@ -28,7 +28,7 @@ from domainwise.networks.network import build
 from domainwise.saved_models.build import FEATURIZER
 from domainwise.saved_models.saved import read
 from domainwise.training import frozen as module
-from domainwise.training.plan import plan
+from domainwise.training.plan import plan, with_probe
 from domainwise.training.run_options import RunOptions
 from domainwise.training.setup import set_up
 
@@ -210,6 +210,43 @@ def test_what_cannot_be_done_with_frozen_features_is_a_sentence(weights: Path) -
         resolve(given={"features": "frozen", "augment": "flip"})
     with pytest.raises(InputError, match="arm shows the network more than images"):
         set_up(trial("arm", network="small", features="frozen"), DATA, RunOptions(), print, directly)
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows"),
+    [
+        ({}, ["erm", "probe"]),
+        ({"probe": False}, ["erm"]),
+        ({"draws": 2}, ["erm"]),
+        ({"command": "run"}, ["erm"]),
+        ({"weights": "none"}, ["erm"]),
+        ({"features": "frozen"}, ["erm"]),
+        ({"preset": "swad"}, ["erm"]),
+    ],
+    ids=str,
+)
+def test_data_of_ones_own_and_a_pretrained_network_are_compared_with_a_probe(
+    asked: dict[str, Any], rows: list[str], weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"network": "small", "weights": weights, "input_size": 8, "augment": "none", "steps": 2, "seeds": 1}
+    given: dict[str, Any] = {**settings, **asked, "targets": "c", "output": tmp_path / "o", "device": "cpu"}
+    dw.compare(DATA, "erm", **given, dry_run=True)
+    assert sorted({line.split()[1] for line in capsys.readouterr().out.splitlines()[:-1]}) == rows
+
+
+def test_a_named_benchmark_is_compared_with_what_was_asked_for(weights: Path, tmp_path: Path) -> None:
+    settings = resolve(given={"network": "small", "weights": weights})
+    own = with_probe(parse("erm"), DATA, settings)
+    assert [spec.name for spec in own] == ["erm", "probe"]
+    assert [spec.name for spec in with_probe(own, DATA, settings)] == ["erm", "probe"]
+    assert [spec.name for spec in with_probe(parse("erm"), replace(DATA, name="pacs"), settings)] == ["erm"]
+
+
+def test_a_comparison_with_its_probe_is_one_table(weights: Path, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"network": "small", "weights": weights, "steps": 4, "batch": 8, "seeds": 1}
+    results = dw.compare(DATA, "erm", **given, targets="c", output=tmp_path / "o", device="cpu", progress=False)
+    assert not results.troubled
+    assert [line.split()[0] for line in results.table().splitlines()[2:4]] == ["erm", "probe"]
 
 
 def test_a_learning_rate_for_all_is_a_probes_where_nothing_else_is_compared() -> None:

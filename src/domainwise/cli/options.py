@@ -63,6 +63,20 @@ EvaluateAll = Annotated[
     bool, typer.Option("--evaluate-all", help="Evaluate what the sources are trained on too, as DomainBed does.")
 ]
 Balanced = Annotated[bool, typer.Option("--balanced", help="Draw all classes equally often.")]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        "--features", metavar="trained|frozen",
+        help="frozen: computed once, from images as they are, and only a head is trained on them.",
+    ),
+]  # fmt: skip
+Probe = Annotated[
+    bool,
+    typer.Option(
+        "--probe/--no-probe",
+        help="Compare with a head on frozen features too, where your own data meets a pretrained network.",
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -164,6 +178,7 @@ class PaperChoices:
 class Choices(PaperChoices):
     """The settings of a trial that are not left to the preset."""
 
+    features: Features = None
     balanced: Balanced = False
     average: Average = "auto"
 

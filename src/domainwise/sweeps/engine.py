@@ -147,6 +147,11 @@ def run_shared(
                 hear(trial, {"result": result, "elsewhere": True})
 
 
+def largest(trials: Sequence[Trial]) -> str:
+    """Return the network that takes most to train; where all train heads on frozen features, a linear one."""
+    return next((trial.network for trial in trials if trial.features == "trained"), "linear")
+
+
 def runs_for(
     network: str,
     options: RunOptions,

@@ -13,6 +13,7 @@ import numpy as np
 
 from domainwise.algorithms import Spec, choice, hypers, log10, resolved
 from domainwise.data.domains import Domains
+from domainwise.data.sources.benchmarks import BENCHMARKS
 from domainwise.errors import InputError, is_whole, plain
 from domainwise.experiment.settings import PRESETS, SMALL, Settings, of_algorithm, own_settings
 from domainwise.experiment.trial import SEARCHED, Trial
@@ -54,6 +55,16 @@ def plan(
             trial = Trial(targets=target, **about)
             trials.setdefault(trial.id, trial)
     return list(trials.values())
+
+
+def with_probe(specs: list[Spec], data: Domains, settings: Settings) -> list[Spec]:
+    """Add a head on frozen features, a baseline that is worth its time where the features come from pretraining.
+
+    Named benchmarks and published presets stay what they are.
+    """
+    pretrained = settings.weights != "none" and settings.features == "trained" and not data.tabular
+    own = "preset quick" in settings.origins.values() and data.name not in ("digits", *BENCHMARKS)
+    return [*specs, Spec("probe")] if pretrained and own and "probe" not in {one.name for one in specs} else specs
 
 
 def _named(spec: Spec) -> dict[str, str]:

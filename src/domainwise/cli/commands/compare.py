@@ -11,6 +11,7 @@ def compare(
     targets: o.Targets = "all",
     seeds: o.Seeds = "3",
     preset: o.Preset = "quick",
+    probe: o.Probe = True,
     choices: o.Choices,
     models: o.Models,
     images: o.Images,
@@ -22,4 +23,4 @@ def compare(
     from domainwise.cli.running import compared
 
     groups = (choices, models, images, machine, many, results)
-    compared(data, algorithms, *groups, targets=targets, seeds=seeds, preset=preset)
+    compared(data, algorithms, *groups, targets=targets, seeds=seeds, preset=preset, probe=probe)

@@ -30,4 +30,4 @@ def sweep(
     from domainwise.cli.running import compared
 
     groups = (choices, models, images, machine, many, cluster, results)
-    compared(data, algorithms, *groups, targets=targets, seeds=seeds, draws=draws, preset=preset)
+    compared(data, algorithms, *groups, targets=targets, seeds=seeds, draws=draws, preset=preset, probe=False)
