@@ -19,7 +19,7 @@ from domainwise.errors import InputError
 from domainwise.machine import human_duration
 from domainwise.report.drawing.matplotlib_svg import panel
 from domainwise.report.grid import arrange
-from domainwise.report.page import facts, page as document
+from domainwise.report.page import page as document
 from domainwise.report.page.figures import accuracies, learning_curves, styles
 from domainwise.report.page.page import render, write
 from domainwise.report.power import power_of
@@ -230,7 +230,7 @@ def test_a_folder_in_place_of_a_file_is_answered_with_a_sentence(tmp_path: Path)
 def test_values_that_differ_between_trials_are_all_told(study: Study) -> None:
     for seed, rate in enumerate((0.1, 0.2)):
         study.add(seed=seed, hyperparameters={"lr": rate})
-    assert facts.hyperparameters(study.outcomes)["erm"] == [facts.Fact("lr", "0.1, 0.2")]
+    assert document.hyperparameters(study.outcomes)["erm"] == [document.Fact("lr", "0.1, 0.2")]
 
 
 @pytest.mark.parametrize(

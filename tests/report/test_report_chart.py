@@ -15,6 +15,7 @@ from domainwise.report.drawing.matplotlib_svg import Panel
 from domainwise.report.drawing.svg_chart import Mark, around, curves, rows
 from domainwise.report.grid import arrange, most_seeds, sample
 from domainwise.report.page import page as document
+from domainwise.report.page.figures import learning_curves
 from domainwise.report.page.page import render
 
 RANGES = [(0, 300), (69.2, 74.9), (-3, 2), (0.05, 123), (1e-7, 4e5), (5, 5), (0, 0), (0.1, 0.1 + 1e-17)]
@@ -67,6 +68,13 @@ def test_every_row_has_its_name_and_its_dots_or_a_note() -> None:
 def test_a_chart_of_nothing_is_a_chart() -> None:
     assert "step" in words(curves("t", "about t", [], "step"))
     assert "100" in words(rows("t", "about t", [], ["erm"], {0: "failed"}, "%"))
+
+
+def test_accuracies_begin_at_a_twentieth_of_training_so_that_the_rest_has_room(tmp_path: Path) -> None:
+    study = Study(tmp_path).add(ended=2000)  # evaluated at 50, 100, ...
+    *accuracies, loss = learning_curves(arrange(study.outcomes))["75"]
+    lines = [max(paths(panel, "currentColor"), key=lambda path: path.count("L")) for panel in (*accuracies, loss)]
+    assert [1 + line.count("L") for line in lines] == [39, 39, 40]
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from domainwise.report.grid import Grid, accuracy
 
 DASHES = ("", "5 2", "1.5 1.5", "6 2 1.5 2")
 CURVES = 8  # algorithms in one panel of learning curves: with more, no eye follows any
+START = 1 / 20  # of training, before which an accuracy is so low that no difference would be seen in the rest
 BANDS = 7  # with more algorithms than this, their bands would hide each other
 
 Measure = Callable[[Record, Sequence[str]], float | None]
@@ -152,7 +153,8 @@ def _marks(runs: Runs, measure: Measure) -> list[Mark]:
 
 
 def _curve(records: Sequence[Record], targets: Sequence[str], measure: Measure) -> Curve:
-    values = {record["step"]: measure(record, targets) for record in records}
+    first = START * records[-1]["step"] if records and measure is not _loss else 0
+    values = {record["step"]: measure(record, targets) for record in records if record["step"] >= first}
     return {step: value for step, value in values.items() if value is not None}
 
 
