@@ -79,6 +79,16 @@ def printed(text: str) -> str:
     return "".join(f"\\u{ord(c):04x}" if _commands(c) and c not in "\n\t" else c for c in text)
 
 
+SHOWN = 6  # names in a list that says how many more there are
+
+
+def some(names: Iterable[str]) -> str:
+    """Return the first of some names, and how many more there are: for a line that must stay short."""
+    names = list(names)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return legible(", ".join(f"{name:.60}" for name in names[:SHOWN])) + more
+
+
 def csv_row(*cells: object) -> list[object]:
     """A row of a CSV file whose cells are :func:`defused`."""
     return [*map(defused, cells)]

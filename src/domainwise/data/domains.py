@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +22,7 @@ from domainwise.data.decoded.array_files import (
     write_about,
     write_array,
 )
-from domainwise.errors import InputError, closest, require
+from domainwise.errors import InputError, closest, require, some
 
 Images = npt.NDArray[np.uint8]
 Values = npt.NDArray[np.uint8] | npt.NDArray[np.float32]
@@ -89,7 +90,7 @@ class Domain:
 OPTIONAL = ("evaluation", "shapes", "originals", "groups", "copies", "fixed")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Domains:
     """The domains of one data set, with their classes.
 
@@ -107,6 +108,19 @@ class Domains:
 
     def __post_init__(self) -> None:
         _validate(self)
+
+    def __repr__(self) -> str:
+        sizes = [f"{domain.name} {len(domain):,}" for domain in self]
+        what = f"{self.shape[0]} columns" if self.tabular else " x ".join(map(str, self.shape))
+        classes = f"{len(self.classes)} classes ({some(self.classes)})"
+        return f"<Domains {self.name}: {some(sizes)}; {what}; {classes}>"
+
+    def _repr_html_(self) -> str:
+        """Return the number of images of each domain, as a notebook shows it."""
+        rows = "".join(f"<tr><td>{escape(domain.name)}</td><td>{len(domain):,}</td></tr>" for domain in self)
+        about = escape(f"{self.name}, {len(self.classes)} classes: {some(self.classes)}")
+        what = "rows" if self.tabular else "images"
+        return f"<table><caption>{about}</caption><tr><th>domain</th><th>{what}</th></tr>{rows}</table>"
 
     @property
     def names(self) -> tuple[str, ...]:

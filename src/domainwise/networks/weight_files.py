@@ -57,11 +57,14 @@ def metadata(path: Path | str) -> dict[str, str]:
 
 
 def save_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
-    """Write tensors as safetensors; errors of the disk are OSErrors."""
+    """Write tensors as safetensors, for whoever may read new files; errors of the disk are OSErrors."""
     import safetensors.torch
 
     with disk_errors(file):
+        file.touch()
+        mode = file.stat().st_mode  # that of any new file, where safetensors lets nobody else read
         safetensors.torch.save_file(dict(tensors), file)
+        file.chmod(mode)
 
 
 def load_tensors(file: Path) -> dict[str, Tensor]:

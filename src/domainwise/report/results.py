@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from domainwise.errors import InputError, require, typed
+from domainwise.errors import InputError, require, some, typed
 from domainwise.experiment.records import Event
 from domainwise.experiment.results import Outcome, listing, told_apart, variants, warn_of_damage
 from domainwise.experiment.trial import Trial
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from domainwise.report.recommend import Recommendation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
     """The results of a comparison: ``table()`` to print, ``frame()`` to compute with, ``report(path)`` to look at.
 
@@ -71,10 +73,28 @@ class Results:
         return (accuracy_table(self.outcomes) if select is None else table_by(self.outcomes, select)).render(format)
 
     def frame(self) -> pd.DataFrame:
-        """Return a row for every trial."""
+        """Return a row for every trial, with its settings and its numbers at the selected step."""
         from domainwise.report.tables import frame
 
         return frame(self.outcomes)
+
+    def curves(self) -> pd.DataFrame:
+        """Return a row for every evaluation of every trial, domain and part of one: the accuracy against the step."""
+        from domainwise.report.tables import curves
+
+        return curves(self.outcomes)
+
+    def __repr__(self) -> str:
+        status = Counter(outcome.result["status"] for outcome in self.outcomes)
+        algorithms = dict.fromkeys(outcome.trial.label for outcome in self.outcomes)
+        targets = dict.fromkeys("+".join(outcome.trial.targets) for outcome in self.outcomes)
+        told = ", ".join(f"{count} {name}" for name, count in status.items()) or "none"
+        about = f"{some(algorithms)} on {some(targets)}; " if algorithms else ""
+        return f"<Results in {self.folder}: {about}trials: {told}>"
+
+    def _repr_html_(self) -> str:
+        """Return the table, as a notebook shows it."""
+        return f"<pre>{html.escape(self.table())}</pre>"
 
     def recommend(self) -> Recommendation:
         """Say which row to take, what to expect of it at a new site, and on which classes it fails."""

@@ -133,16 +133,46 @@ def _nothing_averaged(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def frame(outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    """One row per trial; hyperparameters are the columns ``hyper.<name>``."""
+    """Return one row per trial; hyperparameters are the columns ``hyper.<name>``."""
     import pandas as pd
 
-    columns = ["id", "data", "algorithm", "targets", "seed", "status", "message", "step", "validation_accuracy"]
+    columns = ["id", "data", "algorithm", "targets", "seed", *SETTINGS, "status", "message", "step"]
+    columns += ["validation_accuracy"]
     columns += ["target_accuracy", "last_target_accuracy", *MEASURES, "worst_domain", "worst_accuracy", "seconds"]
     names = sorted({name for outcome in outcomes for name in outcome.trial.hyperparameters})
     ordered = sorted(outcomes, key=lambda one: (label(one.trial), one.trial.targets, one.trial.seed, one.trial.id))
     return pd.DataFrame([_flat(outcome) for outcome in ordered], columns=columns + [f"hyper.{name}" for name in names])
 
 
+def curves(outcomes: Sequence[Outcome]) -> pd.DataFrame:
+    """Return one row per evaluation, domain and part of it (main or holdout), with the accuracy and the loss."""
+    import pandas as pd
+
+    rows = [
+        {
+            "id": one.trial.id,
+            "data": one.trial.data,
+            "algorithm": label(one.trial),
+            "targets": target(one.trial),
+            "seed": one.trial.seed,
+            "draw": one.trial.draw,
+            "step": record["step"],
+            "domain": name,
+            "is_target": name in one.trial.targets,
+            "part": part,
+            "accuracy": numbers.get("accuracy"),
+            "loss": numbers.get("loss"),
+        }
+        for one in outcomes
+        for record in one.records()
+        for name, parts in record["domains"].items()
+        for part, numbers in parts.items()
+    ]
+    columns = ["id", "data", "algorithm", "targets", "seed", "draw", "step", "domain", "is_target", "part"]
+    return pd.DataFrame(rows, columns=[*columns, "accuracy", "loss"])
+
+
+SETTINGS = ("draw", "network", "weights", "steps", "batch", "input_size", "average")
 MEASURES = ("balanced_accuracy", "macro_f1", "calibration_error")
 
 
@@ -161,6 +191,8 @@ def _flat(outcome: Outcome) -> dict[str, object]:
         "algorithm": label(trial),
         "targets": target(trial),
         "seed": trial.seed,
+        **{name: getattr(trial, name) for name in SETTINGS},
+        "average": outcome.average or "none",
         "status": result["status"],
         "message": result.get("message", ""),
         "step": selected.get("step"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +21,9 @@ from domainwise._version import __version__
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import canonical
 from domainwise.data.batches.augment import augmentation
+from domainwise.data.sources.arrays import given_inputs
 from domainwise.data.sources.folders import images_in
-from domainwise.errors import InputError, require, typed, warn
+from domainwise.errors import InputError, require, some, typed, warn
 from domainwise.experiment import integrity
 from domainwise.experiment.records import publish
 from domainwise.experiment.trial import Trial
@@ -39,7 +41,7 @@ CONFIG = "config.json"
 PLAIN, AVERAGED = "best", "best-average"  # the second is of the averager named first; more are best-average-<averager>
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A trained model: ``predict`` gives the names of classes, ``probabilities`` one row per image."""
 
@@ -72,16 +74,35 @@ class Model:
 
         A model that a comparison recommended has a temperature, so that they are right at sites it has not seen.
         """
-        array = _inputs(images, self.config["channels"], table=not self.config["input_size"])
-        if not len(array):
-            return np.zeros((0, len(self.classes)), np.float32)
+        rows = [(logits / self.card.temperature).softmax(1) for logits in self._through(images, self.algorithm.predict)]
+        return np.concatenate([row.cpu().numpy() for row in rows] or [np.zeros((0, len(self.classes)), np.float32)])
+
+    def features(self, images: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
+        """Return what the network's head sees of every image: a row of features, for another classifier or a map."""
+        if self.algorithm.extra_channels:
+            raise InputError(f"{self.algorithm.name} sees a whole batch at once, so that no image has features alone")
+        rows = list(self._through(images, self.algorithm.net.features))
+        width = getattr(self.algorithm.net.head, "in_features", 0)
+        return np.concatenate([row.cpu().numpy() for row in rows] or [np.zeros((0, width), np.float32)])
+
+    @torch.no_grad()
+    def _through(self, images: npt.ArrayLike | Tensor, function: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
+        array = given_inputs(images, self.config["channels"], table=not self.config["input_size"])
         recipe = augmentation("none", self.config["input_size"], self.config["mean"], self.config["std"])
-        device, rows = self.algorithm.device, []
+        self.algorithm.net.eval()
         for i in range(0, len(array), BATCH):
-            batch = torch.from_numpy(array[i : i + BATCH].copy()).to(device)  # it may be read-only, which torch is not
-            logits = self.algorithm.predict(recipe.plain(batch))
-            rows.append((logits / self.card.temperature).softmax(1).cpu())
-        return torch.cat(rows).float().numpy()
+            batch = torch.from_numpy(array[i : i + BATCH].copy())  # it may be read-only, which torch is not
+            yield function(recipe.plain(batch.to(self.algorithm.device))).float()
+
+    def __repr__(self) -> str:
+        trial = self.config["trial"]
+        about = f"{trial['label'] or trial['algorithm']}, {trial['network']}, {len(self.classes)} classes"
+        expected = f"; {self.expectation}" if self.expectation else ""
+        return f"<Model {about} ({some(self.classes)}), trained on {trial['data']}{expected}>"
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return f"<p>{html.escape(repr(self)[1:-1])}</p>"
 
     def predict_files(self, *places: str | os.PathLike[str], min_probability: float = 0.0) -> Iterator[Prediction]:
         """Yield a prediction for each image in files and folders; each is read as data to train on is.
@@ -179,49 +200,6 @@ def _named(which: str, names: list[str]) -> str | None:
             return whole
     kind = [name for name in names if name.partition("(")[0] == which.strip().lower()]
     return kind[0] if len(kind) == 1 else None
-
-
-def _inputs(images: npt.ArrayLike | Tensor, channels: int, table: bool) -> npt.NDArray[Any]:
-    try:
-        array = np.asarray(images)
-    except ValueError:
-        raise InputError("the images differ in shape: give those of one shape at a time") from None
-    except (TypeError, RuntimeError) as error:  # a tensor on a GPU, or part of a graph
-        raise InputError(f"the images are not an array: {error}") from None
-    if array.dtype.kind in "US":
-        raise InputError("images are given as arrays; those in files go to predict_files")
-    return _row_values(array, channels) if table else _image_values(array, channels)
-
-
-def _row_values(array: npt.NDArray[Any], columns: int) -> npt.NDArray[Any]:
-    array = array[None] if array.ndim == 1 else array
-    if array.dtype.kind not in "uifb" or array.ndim != 2 or array.shape[1] != columns:
-        raise InputError(f"the rows must be numbers of shape (N, {columns}), got {array.dtype} of {array.shape}")
-    with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite
-        rows = array.astype(np.float32)
-    if not np.isfinite(rows).all():
-        raise InputError(
-            "the rows hold values that are not finite numbers, or too large: leave these rows out, or fill the gaps in"
-        )
-    return rows
-
-
-def _image_values(array: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
-    array = array[None] if array.ndim == 3 else array
-    floats = array.dtype.kind == "f"
-    if (
-        not (floats or array.dtype == np.uint8)
-        or array.ndim != 4
-        or array.shape[-1] != channels
-        or 0 in array.shape[1:]
-    ):
-        raise InputError(
-            f"the images must be uint8, or floats from 0 to 1, of shape (N, H, W, {channels}), got {array.dtype} of "
-            f"{array.shape}"
-        )
-    if floats and not ((array >= 0) & (array <= 1)).all():
-        raise InputError("images of floats go from 0 to 1, and these do not: divide what goes to 255 by 255")
-    return array.astype(np.float32) if floats else array
 
 
 def described(folder: Path) -> tuple[dict[str, Any], Trial]:

@@ -185,11 +185,21 @@ def _no_repetition(what: str, names: Sequence[Any]) -> None:
             raise InputError(f"{what} {name} is named more than once: once is enough")
 
 
+OTHER_NAMES = {"size": "input_size", "image_size": "input_size", "learning_rate": "lr", "batch_size": "batch"}
+OTHER_NAMES |= {
+    "epochs": "steps",
+    "iterations": "steps",
+    "max_steps": "steps",
+    "backbone": "network",
+    "model": "network",
+}
+
+
 def _known_somewhere(specs: Sequence[Spec], given: Mapping[str, Any]) -> None:
     for name in given:
         if not any(name in hypers(spec.cls()) for spec in specs):
             known = [*PRESETS["quick"], *(known for spec in specs for known in hypers(spec.cls()))]
-            near = ["input_size"] if name == "size" else get_close_matches(name, known, n=1)
+            near = [OTHER_NAMES[name]] if name in OTHER_NAMES else get_close_matches(name, known, n=1)
             raise InputError(
                 f'none of {", ".join(spec.label for spec in specs)} has a hyperparameter "{name}", and no setting is '
                 f"called that{f': did you mean {near[0]}?' if near else ''}"

@@ -234,3 +234,47 @@ def _labels(name: str, array: npt.NDArray[Any]) -> Labels:
             f'the labels of domain "{name}" must be a row of whole numbers, got {array.dtype} {array.shape}'
         )
     return array.astype(np.int64)
+
+
+def given_inputs(images: Any, channels: int, table: bool) -> npt.NDArray[Any]:
+    """Return what a model is given as an array of images or rows, or refuse what it cannot take."""
+    try:
+        array = np.asarray(images)
+    except ValueError:
+        raise InputError("the images differ in shape: give those of one shape at a time") from None
+    except (TypeError, RuntimeError) as error:  # a tensor on a GPU, or part of a graph
+        raise InputError(f"the images are not an array: {error}") from None
+    if array.dtype.kind in "US":
+        raise InputError("images are given as arrays; those in files go to predict_files")
+    return _row_values(array, channels) if table else _image_values(array, channels)
+
+
+def _row_values(array: npt.NDArray[Any], columns: int) -> npt.NDArray[Any]:
+    array = array[None] if array.ndim == 1 else array
+    if array.dtype.kind not in "uifb" or array.ndim != 2 or array.shape[1] != columns:
+        raise InputError(f"the rows must be numbers of shape (N, {columns}), got {array.dtype} of {array.shape}")
+    with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite
+        rows = array.astype(np.float32)
+    if not np.isfinite(rows).all():
+        raise InputError(
+            "the rows hold values that are not finite numbers, or too large: leave these rows out, or fill the gaps in"
+        )
+    return rows
+
+
+def _image_values(array: npt.NDArray[Any], channels: int) -> npt.NDArray[Any]:
+    array = array[None] if array.ndim == 3 else array
+    floats = array.dtype.kind == "f"
+    if (
+        not (floats or array.dtype == np.uint8)
+        or array.ndim != 4
+        or array.shape[-1] != channels
+        or 0 in array.shape[1:]
+    ):
+        raise InputError(
+            f"the images must be uint8, or floats from 0 to 1, of shape (N, H, W, {channels}), got {array.dtype} of "
+            f"{array.shape}"
+        )
+    if floats and not ((array >= 0) & (array <= 1)).all():
+        raise InputError("images of floats go from 0 to 1, and these do not: divide what goes to 255 by 255")
+    return array.astype(np.float32) if floats else array
