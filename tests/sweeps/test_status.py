@@ -89,6 +89,7 @@ def test_the_time_is_estimated_from_trials_of_the_same_algorithm(tmp_path: Path)
     assert estimate([trials[0], trials[1]], slow, 2) == pytest.approx((2 + 10) / 2)
     assert estimate([trials[2]], slow, 1) == pytest.approx(6)
     assert estimate(trials, [], 2) is None
+    assert estimate([replace(trials[0], network="resnet50")], slow, 1) is None  # nothing like it has finished
 
 
 def test_a_removed_result_is_not_remembered(tmp_path: Path) -> None:

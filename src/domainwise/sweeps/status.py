@@ -120,17 +120,24 @@ def pace(found: Iterable[Outcome]) -> float | None:
 
 
 def estimate(missing: Sequence[Trial], found: Iterable[Outcome], at_once: int) -> float | None:
-    """Estimate the seconds that trials will take, from those that have finished, of the same algorithm if there are."""
-    rates: dict[str, list[float]] = {}
+    """Estimate the seconds that trials will take, from those that have finished with the same work in an update.
+
+    Those of the same algorithm come first, if there are any; None where nothing like one of the trials has finished.
+    """
+    rates: dict[tuple[object, ...], dict[str, list[float]]] = {}
     for outcome in found:
         if outcome.result["status"] == "finished":
             rate = outcome.result["seconds"] / outcome.trial.steps
-            rates.setdefault(outcome.trial.algorithm, []).append(rate)
-    if not rates:
+            rates.setdefault(_work(outcome.trial), {}).setdefault(outcome.trial.algorithm, []).append(rate)
+    if not rates or any(_work(trial) not in rates for trial in missing):
         return None
-    overall = fmean(fmean(known) for known in rates.values())
-    own = {name: fmean(known) for name, known in rates.items()}
-    return sum(own.get(trial.algorithm, overall) * trial.steps for trial in missing) / at_once
+    means = {work: {name: fmean(known) for name, known in of.items()} for work, of in rates.items()}
+    every = ((trial, means[_work(trial)]) for trial in missing)
+    return sum(own.get(trial.algorithm, fmean(own.values())) * trial.steps for trial, own in every) / at_once
+
+
+def _work(trial: Trial) -> tuple[object, ...]:
+    return trial.network, trial.input_size, trial.features, trial.precision
 
 
 def working(folder: Path, names: Mapping[str, str] = MappingProxyType({})) -> list[Running]:
