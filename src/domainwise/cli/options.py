@@ -149,6 +149,9 @@ PerGPU = Annotated[
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="On a GPU: the same bits every time, at some cost.")
 ]
+LogEvery = Annotated[
+    int, typer.Option("--log-every", min=1, help="Updates between two looks at losses: a run that diverges ends there.")
+]
 EngineNamed = Annotated[
     Engine, typer.Option("--engine", help="Processes on this machine, or Ray: pip install 'domainwise[ray]'.")
 ]
@@ -223,6 +226,7 @@ class Machine:
     no_compile: NoCompile = False
     no_capture: NoCapture = False
     deterministic: Deterministic = False
+    log_every: LogEvery = 10
 
 
 @dataclass(frozen=True)

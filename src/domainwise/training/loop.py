@@ -14,8 +14,6 @@ from domainwise.training.checkpoints import Checkpoints, Fresh, Resumed
 from domainwise.training.run_options import RunOptions
 from domainwise.training.setup import Setup, process_settings, set_up
 
-POLL_EVERY = 10  # updates between two looks at whether the losses are finite
-
 
 def run(
     trial: Trial,
@@ -51,7 +49,7 @@ def run(
             keeper.updated(step)
             last = step == trial.steps - 1
             evaluating = last or step % trial.evaluate_every == 0
-            if evaluating or (step + 1) % POLL_EVERY == 0:
+            if evaluating or (step + 1) % options.log_every == 0:
                 losses.flush() if evaluating else losses.poll()
                 tick(step + 1)
             if evaluating:

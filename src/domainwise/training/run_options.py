@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, get_type_hints
 
 from domainwise.acceleration.cuda_graph import Fast
-from domainwise.errors import require
+from domainwise.errors import InputError, require
 from domainwise.saved_models.keep import Keep, checked
 
 
@@ -26,12 +26,15 @@ class RunOptions:
     snapshots: int = 0  # how many more models, spread over the training
     evaluate_all: bool = False  # evaluate what the sources are trained on too
     checkpoint_every: int | None = None  # updates; None saves now and then
+    log_every: int = 10  # updates between two looks at whether the losses are finite, and two ticks of progress
     cache: str | os.PathLike[str] | None = (
         None  # the folder of decoded images and frozen features; None is the usual one
     )
 
     def __post_init__(self) -> None:
         checked(self.keep)
+        if self.log_every < 1:
+            raise InputError(f"log_every is a number of updates, so 1 or more, got {self.log_every}")
         object.__setattr__(self, "cache", None if self.cache is None else str(self.cache))
 
     @classmethod
