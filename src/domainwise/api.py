@@ -154,7 +154,7 @@ def prepare(
 @typed
 def compare(
     data: Domains | str | os.PathLike[str],
-    algorithms: Given | Sequence[Given],
+    algorithms: Given | Sequence[Given] = "erm,arith",
     *,
     targets: str | Sequence[str] = "all",
     seeds: int | str | Sequence[int] = 3,

@@ -6,7 +6,7 @@ from domainwise.cli import options as o
 @o.grouped
 def compare(
     data: o.Data,
-    algorithms: o.Algorithms,
+    algorithms: o.Algorithms = "erm,arith",
     *,
     targets: o.Targets = "all",
     seeds: o.Seeds = "3",
