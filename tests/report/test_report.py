@@ -15,6 +15,8 @@ from xml.etree import ElementTree
 import pytest
 from made_outcomes import Study
 
+import domainwise as dw
+from domainwise.cli import app
 from domainwise.errors import InputError
 from domainwise.machine import human_duration
 from domainwise.report.drawing.matplotlib_svg import panel
@@ -87,9 +89,24 @@ def test_a_single_seed_is_said_to_prove_nothing(study: Study) -> None:
 def test_the_difference_that_matters_is_the_users(study: Study) -> None:
     add_seeds(study, erm=[0.6, 0.65, 0.63], arith=[0.62, 0.64, 0.66])
     results = Results(tuple(study.outcomes), study.folder)
-    assert "; 2.5 points takes about" in results.answer(2.5)
-    page = results.report(study.folder / "report.html", difference=2.5)
-    assert "; 2.5 points takes about" in page.read_text(encoding="utf-8")
+    found = dw.power(results, 2.5, window=(100, 200))
+    page = results.report(study.folder / "report.html", power=found)
+    for said in (results.answer(found), page.read_text(encoding="utf-8")):
+        assert "by the mean over the evaluations at updates 100 to 200" in said
+        assert "; 2.5 points takes about" in said
+    out = study.folder / "other.html"
+    app(
+        ["report", str(study.folder), "--difference", "2.5", "--window", "100-200", "-o", str(out)],
+        standalone_mode=False,
+    )
+    assert out.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
+
+
+def test_a_window_that_is_none_is_refused_in_a_sentence(study: Study) -> None:
+    add_seeds(study, erm=[0.6], arith=[0.8])
+    for window in ("400", "a-b"):
+        with pytest.raises(InputError, match=f'such as 400-1000: got "{window}"'):
+            app(["report", str(study.folder), "--window", window], standalone_mode=False)
 
 
 def test_the_page_has_every_difference_with_its_interval_and_one_algorithm_has_none(study: Study) -> None:

@@ -109,32 +109,36 @@ class Results:
 
         return len(planned(self.folder).keys() - {outcome.folder.name for outcome in self.outcomes})
 
-    @typed
-    def answer(self, difference: float = 1.0) -> str:
+    def answer(self, power: Power | None = None) -> str:
         """Say in words which row to take, what to expect of it, and what the seeds that were run can show.
 
-        ``difference`` is the smallest between two algorithms that matters, in percentage points (see ``dw.power``).
+        ``power`` is what ``dw.power(results, ...)`` has found, where its defaults will not do.
         """
-        from domainwise.report.power import power
         from domainwise.report.recommend import answer
 
-        return "\n\n".join(" ".join(part) for part in answer(self.outcomes, power(self, difference)))
+        return "\n\n".join(" ".join(part) for part in answer(self.outcomes, self._power(power)))
 
-    @typed
     def report(
-        self, path: Path | str, *, running: str = "", difference: float = 1.0, pictures: bool | None = None
+        self, path: Path | str, *, running: str = "", power: Power | None = None, pictures: bool | None = None
     ) -> Path:
-        """Write the page, one file of HTML, and return its path. ``difference`` is that of :meth:`answer`.
+        """Write the page, one file of HTML, and return its path. ``power`` is that of :meth:`answer`.
 
         The worst mistakes are shown as pictures where the data are known; ``pictures=True`` also shows those of a named
         benchmark, and ``False`` none. ``running`` is what to say of trials that have not ended; the page then loads
         itself again now and then.
         """
         from domainwise.report.page.page import write
-        from domainwise.report.power import power
 
-        found = power(self, difference)
+        require("path", path, Path | str)
+        require("pictures", pictures, bool | None)
+        found = self._power(power)
         return write(self.outcomes, Path(path), running=running, power=found, mistakes=self._mistakes(pictures, found))
+
+    def _power(self, given: Power | None) -> Power:
+        from domainwise.report.power import Power, power
+
+        require("power", given, Power | None)
+        return given or power(self)
 
     def _mistakes(self, pictures: bool | None, found: Power) -> Gallery | None:
         from domainwise.report.page.mistakes import gallery
