@@ -125,6 +125,13 @@ def folder(where: Path) -> Path:
     return where / "photos"
 
 
+def test_fit_says_what_a_small_network_from_nothing_means(hub: Path, tmp_path: Path, domainwise) -> None:
+    code, out, err = domainwise("fit", "--data", folder(tmp_path), "--algorithm", "erm", "--steps", 1, "-o", "model")
+    assert code == 0
+    assert "network small" in err
+    assert "The network small was trained from nothing" in out
+
+
 def test_a_file_of_weights_brings_its_network_and_is_asked_for_again(
     hub: Path, tmp_path: Path, domainwise, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from domainwise.errors import InputError
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import Choice, Group as Rivals, Run, eligible, rule, selection, summary
-from domainwise.experiment.trial import separated
+from domainwise.experiment.trial import Trial, separated
 from domainwise.report.formats import Cell, Row, Table, marked
 from domainwise.report.grid import Grid, Group, accuracy, arrange, label, losses, most_seeds, tabled, target
 from domainwise.report.statistics import about_errors, standard_error
@@ -103,7 +103,7 @@ def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid, how: 
             "the trial's result.json has one by one."
         )
     said.extend(_nothing_averaged(outcomes))
-    said.extend(_from_nothing(outcomes))
+    said.extend(from_nothing([one.trial for one in outcomes]))
     if len(trials) < len(outcomes):
         said.append("Trials that hold out several domains at once serve leave-one-out selection and have no column.")
     return " ".join(said)
@@ -112,9 +112,9 @@ def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid, how: 
 PHOTOGRAPHS = 64  # pixels on a side, and more: there, networks that were trained before do far better
 
 
-def _from_nothing(outcomes: Sequence[Outcome]) -> list[str]:
-    """What it means where photographs were shown to a small network that had never seen one."""
-    small = [one.trial for one in outcomes if (one.trial.network, one.trial.weights) == ("small", "none")]
+def from_nothing(trials: Sequence[Trial]) -> list[str]:
+    """Say what it means where a small network that had never seen a photograph was trained on some."""
+    small = [trial for trial in trials if (trial.network, trial.weights) == ("small", "none")]
     if not any(trial.input_size >= PHOTOGRAPHS for trial in small):
         return []
     return [

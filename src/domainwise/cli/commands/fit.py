@@ -71,6 +71,7 @@ def _told(folder: Path) -> str:
     from domainwise.experiment.records import averages, read
     from domainwise.experiment.results import result_in, trial_in
     from domainwise.experiment.selection import validation
+    from domainwise.report.tables import from_nothing
     from domainwise.saved_models.build import code_of
     from domainwise.saved_models.card import README, read as read_card
     from domainwise.saved_models.saved import PLAIN, home_of
@@ -100,6 +101,7 @@ def _told(folder: Path) -> str:
             "",
             f"Of domains that it was trained on, at step {chosen['step']}.",
             str(elsewhere),
+            *from_nothing([trial]),
             "",
             f"card: {home / README}",
             f"model: {folder}   in Python: domainwise.load({str(folder)!r}{which}).predict(images)",
