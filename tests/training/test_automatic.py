@@ -16,15 +16,24 @@ from domainwise.api import prepare
 from domainwise.averaging import canonical
 from domainwise.errors import Note
 from domainwise.experiment.settings import resolve
+from domainwise.networks import pretrained
 from domainwise.training.suited_settings import automatic, averages_for
 
 CACHE = "resnet18.tv_in1k"
+TINY = "test_resnet.r160_in1k"  # one to train in a moment
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return offline_hub(tmp_path / "hub", monkeypatch)
+
+
+@pytest.fixture
+def tiny(hub: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, where a tiny network is the one to begin with."""
+    monkeypatch.setattr(pretrained, "_TO_BEGIN_WITH", {"cpu": (TINY,), "cuda": (TINY,)})
+    return hub
 
 
 def photographs(side: int = 224) -> dw.Domains:
@@ -92,29 +101,29 @@ def test_published_presets_and_small_images_never_change(preset: str, hub: Path)
     assert prepare(table, "erm").trials[0].network == "mlp"
 
 
-def test_what_was_chosen_stays_whatever_is_at_hand_later(hub: Path) -> None:
+def test_what_was_chosen_stays_whatever_is_at_hand_later(tiny: Path) -> None:
     def compared(**where: str) -> dw.Results:
         return dw.compare(photographs(64), "erm", targets="a", seeds=1, steps=1, batch=1, **where)
 
     before = [compared(**where) for where in ({}, {"output": "out"})]
-    cached(hub, CACHE, whole=True)
+    cached(tiny, TINY, whole=True)
     after = [compared(**where) for where in ({}, {"output": "out"})]
     assert [one.outcomes[0].trial.id for one in before] == [one.outcomes[0].trial.id for one in after]
     assert after[0].outcomes[0].trial.network == "small"
-    pretrained = compared(output="other")
-    assert pretrained.outcomes[0].trial.network == "resnet18"
-    for file in hub.rglob("model.safetensors"):
+    chosen = compared(output="other")
+    assert chosen.outcomes[0].trial.network == TINY
+    for file in tiny.rglob("model.safetensors"):
         file.unlink()
-    assert compared(output="other").outcomes[0].trial.id == pretrained.outcomes[0].trial.id
+    assert compared(output="other").outcomes[0].trial.id == chosen.outcomes[0].trial.id
 
 
-def test_fit_chooses_as_compare_does_and_remembers(hub: Path) -> None:
-    cached(hub, CACHE, whole=True)
+def test_fit_chooses_as_compare_does_and_remembers(tiny: Path) -> None:
+    cached(tiny, TINY, whole=True)
     asked = {"steps": 1, "batch": 1, "output": "model"}
-    assert dw.fit(photographs(64), "erm", **asked).config["trial"]["network"] == "resnet18"
-    for file in hub.rglob("model.safetensors"):
+    assert dw.fit(photographs(64), "erm", **asked).config["trial"]["network"] == TINY
+    for file in tiny.rglob("model.safetensors"):
         file.unlink()
-    assert dw.fit(photographs(64), "erm", **asked).config["trial"]["network"] == "resnet18"
+    assert dw.fit(photographs(64), "erm", **asked).config["trial"]["network"] == TINY
 
 
 def folder(where: Path) -> Path:
@@ -123,6 +132,18 @@ def folder(where: Path) -> Path:
             for i in range(5):
                 draw(where / "photos" / domain / kind / f"{i}.png", (*colour[:2], i), (32, 32))
     return where / "photos"
+
+
+def test_weights_that_cannot_be_had_end_a_comparison_and_fail_no_trial(tiny: Path, tmp_path: Path) -> None:
+    asked = {"targets": "a", "seeds": 1, "steps": 1, "batch": 1, "network": TINY, "input_size": 64}
+    with pytest.raises(InputError, match=r"the pretrained weights of test_resnet\.r160_in1k could not be downloaded"):
+        dw.compare(photographs(64), "erm", **asked, output="out")
+    assert not [*(tmp_path / "out").glob("trials/*/result.json")]
+    cached(tiny, TINY, whole=True)
+    assert dw.compare(photographs(64), "erm", **asked, output="out").outcomes[0].result["status"] == "finished"
+    for file in tiny.rglob("model.safetensors"):
+        file.unlink()
+    assert len(dw.compare(photographs(64), "erm", **asked, output="out").outcomes) == 1  # nothing is missing
 
 
 def test_fit_says_what_a_small_network_from_nothing_means(hub: Path, tmp_path: Path, domainwise) -> None:
@@ -135,16 +156,16 @@ def test_fit_says_what_a_small_network_from_nothing_means(hub: Path, tmp_path: P
 def test_a_file_of_weights_brings_its_network_and_is_asked_for_again(
     hub: Path, tmp_path: Path, domainwise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weights = cached(hub, CACHE, whole=True).rename(tmp_path / "mine.safetensors")
+    weights = cached(hub, TINY, whole=True).rename(tmp_path / "test_resnet.mine.safetensors")
     compare = ["compare", "--data", folder(tmp_path), "--algorithms", "erm", "--targets", "a", "--seeds", 1]
     compare += ["--steps", 1, "--batch", 1, "--size", 32, "-o", "out", "--no-probe"]
     code, _, said = domainwise(*compare, "--weights", weights)
     assert code == 0
-    assert "network resnet18, with weights from a file (auto, the network of these weights, on a CPU)" in said
+    assert "network test_resnet, with weights from a file (auto, the network of these weights, on a CPU)" in said
     assert str(tmp_path) not in (tmp_path / "out" / "auto.json").read_text()
     code, _, said = domainwise(*compare)
     assert code == 2
-    assert "out began with the weights mine.safetensors" in said
+    assert "out began with the weights test_resnet.mine.safetensors" in said
     assert domainwise(*compare, "--weights", weights)[0] == 0
     assert len([*(tmp_path / "out" / "trials").iterdir()]) == 1
     shown = domainwise("show", "out")[1]
