@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ast
+import dis
 import hashlib
 import linecache
 import sys
+from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import getsource, unwrap
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
 
 from domainwise.errors import InputError
 
@@ -58,18 +64,102 @@ def file_of(cls: type) -> Path | None:
 
 
 def class_source(cls: type) -> str:
-    """Return the hash of the text that defines a class, in a notebook too."""
-    functions = [one for one in vars(cls).values() if isinstance(one, FunctionType)]
-    for file, line in ((one.__code__.co_filename, one.__code__.co_firstlineno) for one in functions):
-        text = "".join(linecache.getlines(file))
+    """Return the hash of a class in no file: of its text, and of all that its code reads in the session around it.
+
+    What is imported from files counts by its name alone, as it does for an algorithm in a file.
+    """
+    told: dict[str, str] = {}
+    _tell_class(cls, cls, told)
+    return hashlib.sha256("\n".join([told.pop(""), *(told[name] for name in sorted(told))]).encode()).hexdigest()
+
+
+def _tell_class(cls: type, of: type, told: dict[str, str]) -> None:
+    """Write down the text of a class and of those it derives from, and what the code of each reads."""
+    for one in (one for one in cls.__mro__ if _of_session(one, of)):
+        name = "" if one is of else f"class {one.__qualname__}"
+        if name not in told:
+            told[name] = _text(one)
+            for function in _functions(one):
+                _tell_reads(function, of, told)
+
+
+def _tell_reads(function: FunctionType, of: type, told: dict[str, str]) -> None:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    read = {name: function.__globals__[name] for name in _globals(function.__code__) if name in function.__globals__}
+    for name, value in {**read, **{name: cell.cell_contents for name, cell in cells if name != "__class__"}}.items():
+        if isinstance(value, type) and _of_session(value, of):
+            _tell_class(value, of, told)
+        elif isinstance(value, FunctionType) and _of_session(value, of):
+            if f"{name}()" not in told:
+                told[f"{name}()"] = _lines(value)
+                _tell_reads(value, of, told)
+        elif not isinstance(value, type | ModuleType) and not callable(value):
+            told[f"{name} ="] = f"{name} = {_value(value, name, of)}"
+
+
+def _globals(code: CodeType) -> Iterator[str]:
+    """The names that a function, and those inside it, look up around them."""
+    yield from (one.argval for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _globals(inner)
+
+
+def _value(value: Any, name: str, of: type) -> str:
+    if isinstance(value, list | tuple | set | frozenset | dict):
+        inside = value.items() if isinstance(value, dict) else value
+        parts = [_value(one, name, of) for one in inside]
+        return f"{type(value).__name__}({', '.join(sorted(parts) if isinstance(value, set | frozenset) else parts)})"
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | Path):
+        return repr(value)
+    if hasattr(value, "__array__") and hasattr(value, "dtype"):
+        array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+        if array.dtype != object:
+            return f"{array.dtype}{array.shape}{hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}"
+    if type(value).__module__ == "torch":  # a data type or a device
+        return repr(value)
+    raise InputError(
+        f"{of.__name__} reads {name}, an object of the type {type(value).__name__}, of which it cannot be told whether "
+        "it is still the same when results are used again: write the class into a file, and name it as file.py:Class"
+    )
+
+
+def _of_session(one: type | FunctionType, of: type) -> bool:
+    """Whether it was written where the class was, or in a notebook or a script; and not in a file that is imported."""
+    return one.__module__ in (of.__module__, "__main__")
+
+
+def _functions(cls: type) -> Iterator[FunctionType]:
+    for value in vars(cls).values():
+        parts = (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),)
+        for part in parts:
+            function = unwrap(part) if callable(part) else None
+            if isinstance(function, FunctionType) and function.__code__.co_filename != "<string>":  # of a dataclass
+                yield function
+
+
+def _lines(function: FunctionType) -> str:
+    try:
+        return getsource(function)
+    except OSError:
+        raise _without_text(function.__name__) from None
+
+
+def _text(cls: type) -> str:
+    for one in _functions(cls):
+        line, text = one.__code__.co_firstlineno, "".join(linecache.getlines(one.__code__.co_filename))
         for node in ast.walk(ast.parse(text)) if text else ():
             if not isinstance(node, ast.ClassDef) or node.name != cls.__name__:
                 continue
             if node.lineno <= line <= (node.end_lineno or 0):
-                return hashlib.sha256((ast.get_source_segment(text, node) or "").encode()).hexdigest()
-    raise InputError(
-        f"the text of the class {cls.__name__} cannot be found, so that its results could not be told from another's: "
-        "write it into a file, and name it as file.py:Class"
+                return ast.get_source_segment(text, node) or ""
+    raise _without_text(f"the class {cls.__name__}")
+
+
+def _without_text(what: str) -> InputError:
+    return InputError(
+        f"the text of {what} cannot be found, so that its results could not be told from another's: write it into a "
+        "file, and name it as file.py:Class"
     )
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from made_data import stripes
 
 import domainwise as dw
@@ -89,3 +90,65 @@ def test_another_session_says_what_it_lacks(tmp_path: Path) -> None:
     assert end.stdout.startswith("['")
     with pytest.raises(dw.InputError, match="the algorithm Mine was defined in a Python session and lies in no file"):
         dw.load(tmp_path / "model")
+
+
+FACTOR = 1.0
+TABLE = {"a": [1, 2]}
+TEACHER = object()
+
+
+def doubled(x):
+    return FACTOR * x
+
+
+def made_with(factor):
+    @algorithm
+    class Made(Algorithm):
+        def loss(self, batches):
+            return factor * super().loss(batches)
+
+    return Made
+
+
+def reading():
+    @algorithm
+    class Reading(Algorithm):
+        def loss(self, batches):
+            return sum(doubled(one) * TABLE["a"][0] for one in [super().loss(batches)])
+
+    return Reading
+
+
+def test_what_a_class_reads_around_it_makes_it_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def source(cls):
+        return specs_of(cls)[0].source
+
+    assert source(made_with(1.0)) == source(made_with(1.0)) != source(made_with(2.0))
+    assert source(made_with(torch.ones(2))) != source(made_with(torch.zeros(2)))
+    cls = reading()
+    spec, seen = specs_of(cls)[0], {source(cls)}
+    for name, value in {"FACTOR": 5.0, "TABLE": {"a": [7, 2]}, "doubled": lambda x: 2 * x}.items():
+        with monkeypatch.context() as patch:
+            patch.setitem(globals(), name, value)
+            seen.add(source(cls))
+            with pytest.raises(dw.InputError, match="what the algorithm Reading reads in this session has changed"):
+                spec.cls()
+    assert len(seen) == 4
+    assert spec.cls() is cls
+    data, asked = stripes(), {**SHORT, "output": tmp_path}
+    ids = [dw.compare(data, made_with(factor), **asked).outcomes[0].trial.id for factor in (1.0, 0.0)]
+    assert len(set(ids)) == 2
+    with pytest.raises(dw.InputError, match="Made reads factor, an object of the type object, of which it cannot be"):
+        specs_of(made_with(TEACHER))
+
+
+def test_a_class_of_this_session_is_another_where_the_one_it_derives_from_is() -> None:
+    def derived(factor):
+        @algorithm
+        class Derived(made_with(factor)):  # type: ignore[misc]
+            def prepare(self, batches):
+                return super().prepare(batches)
+
+        return Derived
+
+    assert specs_of(derived(1.0))[0].source != specs_of(derived(2.0))[0].source

@@ -136,7 +136,13 @@ def _defined(name: str, source: str) -> type[Algorithm]:
             f"the algorithm {name} was defined in a Python session and lies in no file: define it again as it was and "
             f"give the class, or write it into a file of its own and compare that"
         )
-    return _DEFINED[name, source]
+    cls = _DEFINED[name, source]
+    if class_source(cls) != source:
+        raise InputError(
+            f"what the algorithm {name} reads in this session has changed since it was compared: put it back, or give "
+            "the class anew"
+        )
+    return cls
 
 
 def parse_one(text: str) -> Spec:
