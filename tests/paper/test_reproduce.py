@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from made_paper import ended, settings, tiny
 
 from domainwise.__main__ import main
 from domainwise.paper.claims import Gap
+from domainwise.paper.figures import figure1
 from domainwise.paper.layout import PaperRequest
 from domainwise.paper.tables import TABLE4
 from domainwise.report.formats import Row, Table
@@ -92,6 +94,10 @@ def test_what_needs_no_data_is_made_without_and_the_folder_serves_afterwards(rep
         assert all(content.startswith(begins) for content in pictures.values())
     assert b"/FontFile2" in pictures["figure1"]  # TrueType
     assert b"/Type3" not in pictures["figure1"]  # fonts that journals refuse
+    shown = re.findall(r'<a href="(figure1\S*\.svg)"><img', (made / "index.html").read_text())
+    assert shown == [
+        f"figure1{added}.svg" for added in figure1().panels
+    ]  # in the order in which the notes tell of them
     assert b"CreationDate" not in pictures["figure1"]  # the same bytes another time
     assert reproduce("table1", *DIGITS, "--algorithms", "erm", "-o", "out")[0] == 0
     page = (tmp_path / "out" / "reproduce" / "index.html").read_text()

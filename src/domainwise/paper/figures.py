@@ -64,17 +64,17 @@ def figure1() -> Drawing:
         "The first picture has three domains whose losses are bowls of three parameters. Weights that sum to one lead "
         "to the yellow triangle, and gradients are matched in every direction through it. Fish heads for the last "
         "model of the walk, Arith for the mean of the models.",
-        "The second is the same for three bowls of different steepness and two parameters. Rays are the directions of "
-        "all weights that sum to one; the arrow of Arith ends at the mean of the models visited, that of Fish points "
-        "to the last of them.",
-        "The third follows plain interpolation with legs long enough to come near the optima: dots are where a method "
-        "ends on average, over the second half of its path.",
+        "The second follows plain interpolation between three bowls of different steepness and two parameters. Legs "
+        "are long enough to come near the optima. Dots are where a method ends on average, over the second half of "
+        "its path.",
+        "The third is the first for these bowls. Rays are the directions of all weights that sum to one; the arrow of "
+        "Arith ends at the mean of the models visited, that of Fish, which lies on it, points to the last of them.",
     )
     corner = torch.full((3,), 5.0, dtype=torch.float64)
     panels = {
         "": solid_figure(ternary_bowls(), corner, 0.1, 12),
-        "-plane": fan_figure(bowls, start, 0.1, 5),
         "-ends": path_figure(bowls, paths),
+        "-plane": fan_figure(bowls, start, 0.1, 5),
     }
     return Drawing("figure1", "Figure 1, directions of a weighted walk", panels, notes)
 

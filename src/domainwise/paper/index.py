@@ -56,7 +56,7 @@ def items_in(folder: Path) -> list[Item]:
     names = [file.stem for file in folder.glob("*.txt") if not file.stem.endswith("-numbers")]
     known = [name for name in names if name.split("-")[0] in NAMES]
     files: dict[str, list[str]] = {name: [] for name in sorted(known, key=_rank)}
-    for file in sorted(folder.iterdir()):
+    for file in sorted(folder.iterdir(), key=lambda file: (file.stem, file.suffix)):  # figure1 before figure1-ends
         owners = [name for name in known if file.stem == name or file.stem.startswith(f"{name}-")]
         if owners and file.suffix in SUFFIXES:
             files[max(owners, key=len)].append(file.name)
