@@ -13,6 +13,7 @@ from made_data import image_folder, stripes
 
 import domainwise as dw
 from domainwise import InputError
+from domainwise.errors import Note
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import build
 from domainwise.networks.weight_files import save_tensors
@@ -100,6 +101,14 @@ def test_what_the_comparison_has_said_cannot_be_said_again(
     with pytest.raises(InputError, match=sentence):
         dw.fit(results, output=tmp_path, **given)
     assert not [*tmp_path.iterdir()]
+
+
+def test_trials_that_were_asked_for_and_have_no_result_are_told_of(results: Results, tmp_path: Path) -> None:
+    fewer = replace(results, outcomes=tuple(one for one in results.outcomes if one.trial.targets != ("a",)))
+    with pytest.warns(Note, match=r"2 of 6 trials that were asked for in .*out have no result yet"):
+        model = dw.fit(fewer, output=tmp_path)
+    assert model.card.expected is not None
+    assert set(model.card.expected.sites) == {"b", "c"}
 
 
 def test_other_data_are_a_sentence_and_so_are_none(results: Results, tmp_path: Path) -> None:

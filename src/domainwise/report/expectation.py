@@ -22,6 +22,7 @@ from domainwise.report.recommend import Recommendation, recommend
 from domainwise.report.results import Results
 from domainwise.saved_models.build import allowed
 from domainwise.saved_models.card import Expectation
+from domainwise.sweeps.status import planned
 from domainwise.training.fit import Fitting, check_fit, laid_out
 
 COLDEST, HOTTEST = 0.05, 20.0  # temperatures: beyond them, either no image was told wrongly or none rightly
@@ -50,11 +51,22 @@ def refitting(
     names is run only with ``trust_code``.
     """
     row = recommend(results.outcomes)
+    _warn_of_waiting(results)
     check_fit(row.trial.selection, seed)
     data = _data_of(results, row.trial)
     trial = allowed(row.trial, results.folder, trust_code=trust_code)
     trial = replace(trial, targets=(), seed=seed, average=row.average or "none", weights_file=_weights(trial, weights))
     return laid_out(data, trial, output, expectation(results, row))
+
+
+def _warn_of_waiting(results: Results) -> None:
+    """Say so where trials were asked for that have no result: the range is then one over fewer sites, or seeds."""
+    asked, have = planned(results.folder), {one.trial.id for one in results.outcomes}
+    if waiting := len([id for id in asked if id not in have]):
+        warn(
+            f"{waiting} of {len(asked)} trials that were asked for in {results.folder} have no result yet: what is "
+            "recommended and expected rests on the others"
+        )
 
 
 def refuse_settings(names: Sequence[str]) -> None:
