@@ -74,3 +74,11 @@ def test_what_is_called_otherwise_here_is_named(tmp_path: Path) -> None:
     for said, meant in (("step", "steps"), ("learning_rate", "lr"), ("epochs", "steps"), ("size", "input_size")):
         with pytest.raises(dw.InputError, match=f"did you mean {meant}"):
             dw.compare(DATA, "erm", output=tmp_path, **{said: 20})
+
+
+def test_a_comparison_that_is_taken_for_a_model_names_the_models_in_it(results: dw.Results) -> None:
+    first = min(str(one.folder) for one in results.outcomes)
+    with pytest.raises(dw.InputError, match=r"whose trials kept 2\. Give one .* for c, seed 0;") as error:
+        dw.load(results.folder)
+    assert first in str(error.value)
+    assert f"domainwise fit --from {results.folder}" in str(error.value)

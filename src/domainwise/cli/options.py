@@ -20,24 +20,9 @@ MOST = 1_000_000  # of what is counted and takes time
 STEEPEST = 1e6  # of learning rates: nothing is learned with more
 
 
-class Format(StrEnum):
-    table = "table"
-    csv = "csv"
-    json = "json"
-    markdown = "markdown"
-    latex = "latex"
-
-
-class Kept(StrEnum):
-    best = "best"
-    none = "none"
-    all = "all"
-
-
-class Engine(StrEnum):
-    local = "local"
-    ray = "ray"
-
+Format = StrEnum("Format", ["table", "csv", "json", "markdown", "latex"])
+Kept = StrEnum("Kept", ["best", "none", "all"])
+Engine = StrEnum("Engine", ["local", "ray"])
 
 _DATA = typer.Option(
     "--data", envvar="DOMAINWISE_DATA", metavar="digits|DIR|FILE|pacs=DIR",
@@ -250,6 +235,19 @@ class Cluster:
 
     engine: EngineNamed = Engine.local
     address: Address = None
+
+
+@dataclass(frozen=True)
+class Inside:
+    """How a trained model and its data are opened to look inside."""
+
+    panel: ClassVar[str] = "This machine"
+
+    cache: Cache = None
+    device: Device = "auto"
+    precision: Precision = None
+    threads: Threads = None
+    trust_code: TrustCode = False
 
 
 @dataclass(frozen=True)

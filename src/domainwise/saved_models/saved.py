@@ -135,7 +135,7 @@ def loaded(
     device, folder = choose_device(device), Path(folder).expanduser()
     home = home_of(folder, which)
     if not (home / CONFIG).is_file():
-        raise InputError(f"{folder} has no saved model: give the folder of a trial that kept its {which or PLAIN} one")
+        raise InputError(f"{folder} has no saved model: {_elsewhere(folder, which)}")
     config, trial = described(home)
     if which is None and home == folder / PLAIN and trial.averages:
         warn(f"{' and '.join(trial.averages)} had nothing to average in {folder}: this is the model without it")
@@ -156,6 +156,20 @@ def loaded(
         if name in algorithm.recalled:
             setattr(algorithm, name, value)
     return Model(algorithm, config, read_card(home), home)
+
+
+def _elsewhere(folder: Path, which: str | None) -> str:
+    """Say where the models of a comparison are, or what else to give."""
+    found = sorted(file.parent.parent for file in folder.glob(f"trials/*/{PLAIN}/{CONFIG}"))
+    if not found:
+        return f"give the folder of a trial that kept its {which or PLAIN} one"
+    trial = described(found[0] / PLAIN)[1]
+    what = f"{trial.label or trial.algorithm} for {'+'.join(trial.targets)}, seed {trial.seed}"
+    return (
+        f"it is a comparison whose trials kept {len(found)}. Give one of them, such as {found[0]} ({what}; "
+        f"domainwise show {folder} lists all), or train on all domains what it recommends: domainwise fit --from "
+        f"{folder}"
+    )
 
 
 def home_of(folder: Path, which: str | None) -> Path:

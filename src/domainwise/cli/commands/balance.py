@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 FEW = 3  # models: for no more than these a network is not compiled, which takes as long as measuring some of them
 
 
+@o.grouped
 def balance(
     run: Annotated[str, typer.Argument(help="A trial that kept its model, one saved model, or a comparison.")],
     data: o.Data,
+    *,
     along: Annotated[bool, typer.Option("--along", help="At every snapshot of the training too.")] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="With --along, a picture against the step: an SVG file.")
@@ -31,19 +33,14 @@ def balance(
     steps: Annotated[int, typer.Option(min=1, max=o.MOST, help="Of descent from the model to a domain's expert.")] = 30,
     lr: Annotated[float, typer.Option(min=1e-9, max=o.STEEPEST, help="Of these steps.")] = 1e-2,
     images: Annotated[int, typer.Option(min=1, max=o.MOST, help="Of a domain at most.")] = 1000,
-    cache: o.Cache = None,
-    device: o.Device = "cpu",
-    precision: o.Precision = None,
-    threads: o.Threads = 1,
+    inside: o.Inside,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with each trial, for the report.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Every number, a line of JSON for each trial.")] = False,
-    trust_code: o.TrustCode = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Measure whether a model lies equally far from what each source domain alone would make of it."""
     from domainwise.analysis.kept import keep_balance
-    from domainwise.cli import balance_text as balances
-    from domainwise.cli.open_model import trained, trial_of
+    from domainwise.cli.inside import draw, measured, told, trained, trial_of
     from domainwise.errors import InputError
     from domainwise.files import PICTURE, check_output
     from domainwise.terminal import pace
@@ -54,22 +51,19 @@ def balance(
         check_output(output, PICTURE)
     if keep and (which := trial_of(Path(run))[1]):
         raise InputError(f"the report tells of selected models, and with --along of snapshots: no --keep for {which}")
-    opened = partial(
-        trained, data=data, cache=cache, device=device, precision=precision, threads=threads, images=images, quiet=True,
-        trust_code=trust_code,
-    )  # fmt: skip
+    opened = partial(trained, data=data, images=images, how=inside, quiet=True)
     found = []
     with pace("models", quiet=quiet) as tick:
         for folder, trial, numbers in _measured(_kept(_chosen(run, algorithms), along), along, opened, steps, lr, tick):
-            found.append(balances.measured(trial, numbers))
+            found.append(measured(trial, numbers))
             if keep:
                 keep_balance(trial_of(folder)[0], {"steps": steps, "lr": lr, **numbers})
             if as_json:
                 print(json.dumps({"id": trial.id, **_about(trial), **numbers}))
     if output:
-        balances.draw(found, output)
+        draw(found, output)
     if not as_json:
-        print(balances.told(found))
+        print(told(found))
 
 
 def _measured(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,20 +12,12 @@ if TYPE_CHECKING:
     from domainwise.interop.domainbed import Sweep
 
 
-class Format(StrEnum):
-    table = "table"
-    csv = "csv"
-    json = "json"
-    markdown = "markdown"
-    latex = "latex"
-
-
 def import_domainbed(
     folders: Annotated[list[Path], typer.Argument(help="Output folders of DomainBed sweeps.", metavar="DIR...")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Also write the runs as trials, for domainwise report.")
     ] = None,
-    format: Annotated[Format, typer.Option("--format", help="How the tables are printed.")] = Format.table,
+    format: Annotated[o.Format, typer.Option("--format", help="How the tables are printed.")] = o.Format.table,
     quiet: o.Quiet = False,
 ) -> None:
     """Print the tables of DomainBed sweeps as DomainBed does, for its three ways of selecting a model."""

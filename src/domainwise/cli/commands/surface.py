@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from domainwise.analysis.task import Task
 
 
+@o.grouped
 def surface(
     run: Annotated[Path, typer.Argument(help="A trial that kept its model, or one saved model.")],
     data: o.Data,
     output: Annotated[Path, typer.Option("-o", "--output", help="The picture, an SVG file.")],
+    *,
     domains: Annotated[
         str | None,
         typer.Option(metavar="A,B,C", help="Three domains to walk over; the first three sources if none are given."),
@@ -37,19 +39,15 @@ def surface(
         ),
     ] = None,
     images: Annotated[int, typer.Option(min=1, max=o.MOST, help="Of a domain at most.")] = 1000,
-    cache: o.Cache = None,
-    device: o.Device = "cpu",
-    precision: o.Precision = None,
-    threads: o.Threads = 1,
+    inside: o.Inside,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with the trial too, for the report.")] = False,
-    trust_code: o.TrustCode = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Draw the loss of every domain on the plane through three models, those of a walk or any saved ones."""
     import sys
 
     from domainwise.analysis.loss_surface import LENGTHS
-    from domainwise.cli.open_model import trained, trial_of
+    from domainwise.cli.inside import trained, trial_of
     from domainwise.errors import InputError
     from domainwise.files import PICTURE, check_output, write_output
     from domainwise.report.drawing.matplotlib_svg import as_file
@@ -59,10 +57,7 @@ def surface(
     if models and domains:
         raise InputError("a plane goes through the models of a walk (--domains) or through saved ones (--models)")
     check_output(output, PICTURE)
-    task = trained(
-        run, data, cache, device=device, precision=precision, threads=threads, images=images, quiet=quiet,
-        trust_code=trust_code,
-    )  # fmt: skip
+    task = trained(run, data, images, inside, quiet=quiet)
     with pace("points of the plane", quiet=quiet) as tick:
         found = _measured(task, models, domains, steps, lr, points=points, margin=margin, tick=tick)
     write_output(output, as_file(picture(found)), PICTURE)

@@ -1,17 +1,48 @@
-"""What was measured of balance, as a terminal shows it."""
+"""Open trained models to look inside, and write what was measured of balance as a terminal shows it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from domainwise.cli.options import Inside
 from domainwise.experiment.trial import Trial
 from domainwise.files import PICTURE, write_output
 from domainwise.report.drawing.matplotlib_svg import as_file
 from domainwise.report.formats import text_table
 from domainwise.report.grid import label, ordered, target
 from domainwise.report.page.balance import COLUMNS, Measured, cell, compared, gathered, picture, rows
+
+if TYPE_CHECKING:
+    from domainwise.analysis.task import Task
+
+
+def trained(run: Path, data: str, images: int, how: Inside, *, quiet: bool) -> Task:
+    """Open a trained model and its data, with at most so many images of a domain."""
+    import torch
+
+    from domainwise.analysis.task import task
+    from domainwise.machine import check_count, choose_device, threads_for
+    from domainwise.saved_models.saved import load
+    from domainwise.training.reading import Reading, read_for
+
+    threads = how.threads and check_count("threads", how.threads)
+    model = load(run, device=choose_device(how.device), which="best", trust_code=how.trust_code)
+    trial = Trial.from_json(model.config["trial"])
+    torch.set_num_threads(threads or threads_for(trial.network))
+    opened = read_for(trial, data, Reading(how.cache, progress=not quiet))
+    return task(model, opened, images, precision=how.precision)
+
+
+def trial_of(run: Path) -> tuple[Path, str]:
+    """Return the folder of the trial that a model belongs to, and which of its models it is; "" is the selected one."""
+    for home in (run, *run.resolve().parents[:2]):
+        if (home / "trial.json").is_file():
+            which = "" if home == run else run.resolve().relative_to(home).as_posix()
+            return home, "" if which == "best" else which.replace("snapshots/", "snapshot ")
+    return run, ""
+
 
 MEASURES = {
     "variation": "variation of the distances to the experts",
@@ -22,10 +53,12 @@ MEASURES = {
 
 
 def measured(trial: Trial, numbers: Mapping[str, Any]) -> Measured:
+    """Return the numbers of a model with the names of its trial."""
     return Measured(label(trial), target(trial), trial.seed, numbers)
 
 
 def told(found: Sequence[Measured]) -> str:
+    """Write tables of one model, or of several by algorithm."""
     found = [one for name in ordered(one.algorithm for one in found) for one in found if one.algorithm == name]
     if len(found) == 1:
         parts = [_alone(found[0].found)] if "variation" in found[0].found else []
@@ -37,6 +70,7 @@ def told(found: Sequence[Measured]) -> str:
 
 
 def draw(found: Sequence[Measured], output: Path) -> None:
+    """Draw balance against the step into an SVG file."""
     write_output(output, as_file(picture(gathered(found))), PICTURE)
 
 
