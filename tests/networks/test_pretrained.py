@@ -17,9 +17,10 @@ from safetensors.torch import save_file
 
 from domainwise import InputError
 from domainwise.networks import pretrained
-from domainwise.networks.network import check_network
+from domainwise.networks.network import build, check_network
 from domainwise.networks.pretrained import at_hand, network_for
 from domainwise.networks.torchvision_compat import import_timm
+from domainwise.networks.weight_files import weights_sha256
 
 
 @pytest.fixture
@@ -65,6 +66,23 @@ def test_a_network_to_begin_with_is_one_that_suits_the_device_and_lies_on_the_di
     for name in there:
         cached(cache, name)
     assert at_hand(device) == (expected, "weights in the cache")
+
+
+def test_what_torchvision_has_downloaded_is_taken_if_it_is_whole(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.hub._hub_dir", str(tmp_path))
+    tensors = import_timm().create_model("resnet18").state_dict()
+    torch.save(tensors, file := tmp_path / "new.pth")
+    (tmp_path / "checkpoints").mkdir()
+    kept = file.rename(tmp_path / "checkpoints" / f"resnet18-{weights_sha256(file)[:8]}.pth")
+    monkeypatch.setitem(pretrained._TORCHVISION, "timm/resnet18.tv_in1k", kept.name)
+    assert at_hand("cpu") == ("resnet18", "weights in the cache")
+    net = build("resnet18", (32, 32, 3), 2, pretrained=True)
+    assert all(torch.equal(value, tensors[key]) for key, value in net.featurizer.state_dict().items())
+    kept.write_bytes(kept.read_bytes()[:-1])
+    with pytest.raises(InputError, match="could not be downloaded"):
+        at_hand("cpu")
 
 
 def test_without_any_weights_the_reason_is_said(cache: Path) -> None:

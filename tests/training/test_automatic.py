@@ -15,6 +15,7 @@ from domainwise import InputError
 from domainwise.api import prepare
 from domainwise.averaging import canonical
 from domainwise.errors import Note
+from domainwise.experiment import integrity
 from domainwise.experiment.settings import resolve
 from domainwise.networks import pretrained
 from domainwise.training.suited_settings import automatic, averages_for
@@ -115,6 +116,19 @@ def test_what_was_chosen_stays_whatever_is_at_hand_later(tiny: Path) -> None:
     for file in tiny.rglob("model.safetensors"):
         file.unlink()
     assert compared(output="other").outcomes[0].trial.id == chosen.outcomes[0].trial.id
+
+
+def test_a_folder_of_an_earlier_version_goes_on_with_the_small_network_that_it_began_with(tiny: Path) -> None:
+    asked = {"targets": "a", "seeds": 1, "steps": 1, "output": "out"}
+    begun = dw.compare(photographs(64), "erm", **asked).outcomes[0]
+    about = integrity.read(begun.folder / "trial.json")
+    origins = {
+        name: "preset quick" if origin.startswith("auto") else origin for name, origin in about["origins"].items()
+    }
+    (begun.folder / "trial.json").write_text(json.dumps(integrity.sealed({**about, "origins": origins})))
+    Path("out/auto.json").unlink()
+    cached(tiny, TINY, whole=True)
+    assert [one.trial.id for one in dw.compare(photographs(64), "erm", **asked).outcomes] == [begun.trial.id]
 
 
 def test_fit_chooses_as_compare_does_and_remembers(tiny: Path) -> None:

@@ -10,7 +10,13 @@ from threading import Thread
 from typing import Any
 
 from domainwise.errors import InputError
+from domainwise.networks.weight_files import metadata, read_weights, weights_sha256
 
+_TORCHVISION = {  # the files that torchvision downloads of the same weights
+    "timm/resnet18.tv_in1k": "resnet18-f37072fd.pth",
+    "timm/resnet34.tv_in1k": "resnet34-b627a593.pth",
+    "timm/resnet50.tv_in1k": "resnet50-0676ba61.pth",
+}
 _HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 _PATIENCE = 5.0  # seconds for the hub to answer at all; its own client tries again and again for half a minute
 _SMALL = {f"{layer}.{what}" for layer in (0, 1, 3, 4) for what in ("weight", "bias")}
@@ -75,14 +81,24 @@ def hub_file(repository: str, name: str) -> Path:
 
 
 def cached_file(repository: str) -> Path | None:
-    """Return the weight file of a repository in the cache on this disk, if it is there."""
+    """Return the weight file of a repository in one of the caches on this disk, if it is there."""
     from huggingface_hub import try_to_load_from_cache
 
     for file in _HUB_FILES:
         cached = try_to_load_from_cache(repository, file)
         if isinstance(cached, str):
             return Path(cached)
-    return None
+    return _of_torchvision(repository)
+
+
+def _of_torchvision(repository: str) -> Path | None:
+    """The same weights as torchvision keeps them; it never looks at the hash that its file names begin with."""
+    from torch.hub import get_dir
+
+    name = _TORCHVISION.get(repository, "")
+    file = Path(get_dir()) / "checkpoints" / name
+    whole = bool(name) and file.is_file() and weights_sha256(file).startswith(name.partition("-")[2][:8])
+    return file if whole else None
 
 
 def _unavailable(name: str, address: str, why: str) -> InputError:
@@ -116,8 +132,6 @@ def network_for(weights: Path) -> str:
 
     Files of the original ResNet-50 say so in their metadata or their name ("v1"); its tensors look like the usual ones.
     """
-    from domainwise.networks.weight_files import metadata, read_weights
-
     said = metadata(weights)
     beside = weights.with_name("config.json")
     if "architecture" not in said and weights.name in _HUB_FILES and beside.is_file():

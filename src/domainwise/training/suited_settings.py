@@ -15,6 +15,7 @@ from domainwise.errors import InputError, warn
 from domainwise.experiment import integrity
 from domainwise.experiment.output_folder import CHOICES
 from domainwise.experiment.records import publish, publish_once
+from domainwise.experiment.results import homes, trial_in
 from domainwise.experiment.settings import AUTO, BACKBONE, UNTRAINED, Choice, Settings, follow
 from domainwise.files import make_folder
 from domainwise.networks.network import OWN, VECTORS
@@ -217,11 +218,23 @@ def remember(folder: Path, data: Domains, choice: Choice | None) -> None:
 
 def _remembered(output: Path | str | None, name: str, made_for: str) -> Choice | None:
     if output is not None:
-        return _choices(Path(output).expanduser()).get(name)
+        folder = Path(output).expanduser()
+        return _choices(folder).get(name) or _begun(folder, name)
     for folder in _default_folders():
         choice = _choices(folder).get(name)
         if choice is not None and choice.made_for == made_for:
             return choice
+    return None
+
+
+def _begun(folder: Path, name: str) -> Choice | None:
+    """What an earlier version has begun in a folder, before any network was chosen; it had the small one then."""
+    for home in [folder, *homes(folder)[:1]]:
+        with suppress(integrity.Damaged):
+            trial = trial_in(home)
+            if (trial.data, trial.network, trial.origins.get("network")) == (name, "small", "preset quick"):
+                small = {"network": "small", "weights": trial.weights, "precision": trial.precision}
+                return Choice("auto, as this folder began", small)
     return None
 
 
