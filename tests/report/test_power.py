@@ -149,6 +149,12 @@ def test_one_seed_is_a_plain_sentence(study: Study) -> None:
     assert told(study).frame()["difference"].notna().all()
 
 
+def test_algorithms_with_the_same_numbers_are_the_same_and_nothing_is_said_of_seeds(study: Study) -> None:
+    add(study, "erm", noise=0.0)
+    add(study, "arith", noise=0.0)
+    assert told(study).sentences[1:] == ["Within 1 point of erm: arith."]
+
+
 def test_nothing_is_compared_before_all_that_was_asked_for_has_ended(study: Study) -> None:
     add(study, "erm")
     add(study, "arith")

@@ -1,1 +1,1 @@
-"""What came of a set of trials, for people to read: tables, figures and one self-contained page."""
+"""Report a set of trials to people: tables, figures, an answer in words and one self-contained page."""

@@ -79,7 +79,7 @@ def refuse_settings(names: Sequence[str]) -> None:
 
 
 def _data_of(results: Results, trial: Trial) -> Domains:
-    """The data of a comparison, split as there."""
+    """Return the data of a comparison, split as there."""
     data = results.data or (digits() if trial.data == "digits" else None)
     if data is None:
         raise InputError(
@@ -101,7 +101,7 @@ def _data_of(results: Results, trial: Trial) -> Domains:
 
 
 def _weights(trial: Trial, file: Path | str | None) -> str:
-    """Where the file is that a trial started from, if it is still that one."""
+    """Return where the file is that a trial started from, if it is still that one."""
     if trial.weights in ("none", "pretrained"):
         if file is not None:
             raise InputError(f"these networks started from no file (weights={trial.weights}): leave the weights out")
@@ -121,7 +121,7 @@ def _weights(trial: Trial, file: Path | str | None) -> str:
 
 
 def _temperature(trials: Sequence[Outcome]) -> float:
-    """Fit it on the domains that were held out; 1 where the trials kept no logits of them, with a warning."""
+    """Fit a temperature on the domains that were held out; 1, with a warning, where the trials kept no logits."""
     try:
         return temperature([_of_targets(one) for one in trials])
     except InputError as error:
@@ -130,7 +130,7 @@ def _temperature(trials: Sequence[Outcome]) -> float:
 
 
 def _of_targets(one: Outcome) -> Told:
-    """The logits and labels of the images that a trial held out, evenly thinned where there are very many."""
+    """Return the logits and labels of the images that a trial held out, evenly thinned where there are very many."""
     seen = outcomes.read(one)
     parts = [part for target in one.trial.targets for part in seen[target].values()]
     logits, labels = (np.concatenate(both) for both in zip(*((one.logits, one.label) for one in parts), strict=True))
@@ -154,6 +154,6 @@ def temperature(trials: Sequence[Told]) -> float:
 
 
 def _slope(logits: Numbers, labels: Numbers, inverse: float) -> float:
-    """The derivative of the mean surprise: the logit that is expected of an image less the one that its label has."""
+    """Return the derivative of the mean surprise: the logit that is expected of an image less that of its label."""
     shares = probabilities(logits, 1 / inverse)
     return float(((shares * logits).sum(1) - logits[np.arange(len(labels)), labels]).mean())

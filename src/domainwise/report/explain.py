@@ -1,4 +1,4 @@
-"""Which number of a trial is reported, and why that one, in words."""
+"""Explain which number of a trial is reported, and why that one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH = 100
 
 
 def explanation(outcome: Outcome, standing: str = "") -> str:
-    """All there is to say about one trial; ``standing`` is what its result counts for among others."""
+    """Return all there is to say about one trial; ``standing`` is what its result counts for among others."""
     trial, records = outcome.trial, outcome.records()
     where = target(trial) if trial.targets else "all domains"
     head = f"{label(trial)} on {where}, seed {trial.seed}: trial {_id(outcome)}, {outcome.result['status']}"
@@ -78,7 +78,7 @@ def _evaluated(trial: Trial) -> str:
 
 
 def _by_origin(trial: Trial) -> dict[str, list[str]]:
-    """The settings under the layer that decided them."""
+    """Sort the settings under the layer that decided them."""
     found: dict[str, list[str]] = {}
     for name, origin in trial.origins.items():
         found.setdefault(origin, []).append(name)
@@ -90,7 +90,7 @@ def _short(value: object) -> str:
 
 
 def _table(outcome: Outcome, records: Sequence[Record]) -> str:
-    """The records, with an arrow at the one that is reported."""
+    """Write the records as a table, with an arrow at the one that is reported."""
     targets = outcome.trial.targets
     chosen = outcome.selected.get("step")
     shown = [(name, part) for name in targets for part in ("main", "holdout")]
@@ -155,7 +155,7 @@ def _because(outcome: Outcome, records: Sequence[Record], rule: Rule) -> str:
 
 
 def _otherwise(outcome: Outcome, records: Sequence[Record]) -> str:
-    """What other rules would have reported: a reader may know the number of one of them."""
+    """Say what other rules would have reported: a reader may know the number of one of them."""
     trial, last = outcome.trial, records[-1]
     given = {record["step"]: target_accuracy(record, trial.targets, trial.test) for record in records}
     same = last["step"] == outcome.selected["step"]
@@ -187,7 +187,7 @@ def _reached(selected: Summary) -> str:
 
 
 def standing(outcome: Outcome, others: Sequence[Outcome]) -> str:
-    """Whether tables use this trial, where its seed has several that differ in their hyperparameters."""
+    """Say whether tables use this trial, where its seed has several that differ in their hyperparameters."""
     own = next((one for one in others if _id(one) == _id(outcome)), outcome)
     rivals = [one for one in others if _place(one) == _place(own)]
     if len(rivals) < 2 or accuracy(own) is None:
@@ -209,7 +209,7 @@ def _place(outcome: Outcome) -> tuple[str, str, tuple[str, ...], int]:
 
 
 def overview(outcomes: Sequence[Outcome]) -> str:
-    """One line per trial with the number it reports."""
+    """Write one line per trial with the number it reports."""
     head, rows = ["id", "algorithm", "target", "seed", "status", "step", "validation", "reported"], []
     for one in sorted(outcomes, key=lambda one: (*_place(one), _id(one))):
         selected = one.selected

@@ -1,4 +1,4 @@
-"""Outcomes sorted into algorithm, target and seed, as every table and figure has them, and the numbers of each."""
+"""Sort outcomes into algorithm, target and seed, as every table and figure has them, and give the numbers of each."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def target(trial: Trial) -> str:
 
 
 def accuracy(outcome: Outcome) -> float | None:
-    """Target accuracy at the selected step; None for a trial that did not finish, whatever it reached before."""
+    """Return the target accuracy at the selected step; None for a trial that did not finish, whatever it reached."""
     selected = outcome.selected
     found: float | None = selected.get("target")
     return found if outcome.result["status"] == "finished" else None
 
 
 def natural(names: Iterable[str]) -> list[str]:
-    """Alphabetical, with the numbers in names compared as numbers: "15" before "105"."""
+    """Sort names alphabetically, with the numbers in them compared as numbers: "15" before "105"."""
     return sorted(set(names), key=lambda name: (_pieces(name), name))
 
 
 def ordered(algorithms: Iterable[str]) -> list[str]:
-    """By name, with "erm", the baseline, first, and its averages after it."""
+    """Sort algorithms by name, with "erm", the baseline, first, and its averages after it."""
     return sorted(natural(algorithms), key=lambda name: name != "erm" and not name.startswith("erm + "))
 
 
@@ -47,7 +47,7 @@ def _pieces(name: str) -> list[str | int]:
 
 
 def tabled(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Without trials that hold out several domains, each of which is held out alone too.
+    """Leave out trials that hold out several domains, each of which is held out alone too.
 
     They serve a choice (leave-one-domain-out); a mean over them and the others would count their domains twice, with
     models of fewer sources.
@@ -61,7 +61,7 @@ def tabled(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def arrange(outcomes: Sequence[Outcome]) -> Grid:
-    """Every algorithm on every target that has a column (see :func:`tabled`); the group is empty where nothing was run.
+    """Sort outcomes by algorithm and target (see :func:`tabled`); the group is empty where nothing was run.
 
     Where a seed has several trials, as in a search, the one with the best validation accuracy counts.
     """
@@ -80,7 +80,7 @@ def arrange(outcomes: Sequence[Outcome]) -> Grid:
 
 
 def sample(grid: Grid, most: int) -> Grid:
-    """Where there are more than ``most`` outcomes: the first seeds of every algorithm and target, one at least."""
+    """Keep the first seeds of every algorithm and target, one at least, where there are more than ``most`` outcomes."""
     cells = sum(map(len, grid.values()))
     seeds = max(1, most // max(1, cells))
     if cells * seeds >= sum(len(group) for groups in grid.values() for group in groups.values()):
@@ -101,7 +101,7 @@ def _standing(outcome: Outcome) -> tuple[bool, float, str]:
 
 
 def losses(group: Group) -> str:
-    """Which seeds have no accuracy and why: "1 of 3 diverged at 120", or without the count where no seed is left."""
+    """Say which seeds have no accuracy and why: "1 of 3 diverged at 120", without the count where none is left."""
     reasons: dict[str, list[int]] = {}
     for outcome in group.values():
         if accuracy(outcome) is None:
@@ -153,7 +153,7 @@ class Statistic:
         return None if one is None or one["target"] is None else 100 * one["target"]
 
     def _among(self, records: Records) -> Records:
-        """The evaluations of which this is the mean."""
+        """Return the evaluations of which this is the mean."""
         last = records[-1]["step"] if records else 0
         low, high = self.window or (last / 2, last)
         return [record for record in records if low <= record["step"] <= high]

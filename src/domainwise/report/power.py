@@ -41,7 +41,7 @@ class Gap:
 
     @property
     def mean(self) -> float | None:
-        """The mean difference, every target counting the same; None where a target has no pair."""
+        """Return the mean difference, every target counting the same; None where a target has no pair."""
         found = [fmean(by_seed.values()) for by_seed in self.differences.values() if by_seed]
         return fmean(found) if found and len(found) == len(self.differences) else None
 
@@ -51,14 +51,14 @@ class Gap:
 
     @property
     def verdict(self) -> str:
-        """What is shown: "above", "below", "same" (closer than the difference that matters), or "open"."""
+        """Return what is shown: "above", "below", "same" (closer than the difference that matters), or "open"."""
         if self.p is not None and self.p < FALSE:
             return "above" if (self.mean or 0.0) > 0 else "below"
         return "same" if self.p_same is not None and self.p_same < FALSE else "open"
 
 
 def gap_between(name: str, baseline: str, statistic: Statistic, numbers: Mapping[str, Numbers]) -> Gap:
-    """Pair two rows by target and seed."""
+    """Return the differences of two rows, paired by target and seed."""
     differences: dict[str, dict[int, float]] = {}
     lost = 0
     for column, by_seed in numbers[name].items():
@@ -88,12 +88,12 @@ class Power:
 
     @property
     def leading(self) -> list[Gap]:
-        """The rows of the statistic that leads."""
+        """Return the rows of the statistic that leads."""
         return [gap for gap in self.gaps if gap.statistic == self.gaps[0].statistic]
 
     @property
     def sentences(self) -> list[str]:
-        """What is shown, and what could have been, in plain words."""
+        """Say what is shown, and what could have been, in plain words."""
         if self.waiting:
             many = f"{self.waiting} trial{'s have' if self.waiting > 1 else ' has'}"
             return [f"{many} not ended: algorithms are compared when all have."]
@@ -106,20 +106,22 @@ class Power:
         if not known:
             few = "So few pairs as have finished" if any(gap.lost for gap in self.leading) else "One seed"
             return [f"{few} cannot tell a difference from chance: run at least three.", *unpaired]
-        return [_intervals(known), *_verdicts(known, self.difference), self._reach(known), *unpaired]
+        return [_intervals(known), *_verdicts(known, self.difference), *self._reach(known), *unpaired]
 
-    def _reach(self, known: Sequence[Gap]) -> str:
-        """What these seeds can find, and how many it takes for the difference that matters."""
+    def _reach(self, known: Sequence[Gap]) -> list[str]:
+        """Say what these seeds can find, and how many it takes for the difference that matters."""
         gap = max(known, key=lambda gap: found.detectable() if (found := gap.estimate) else 0.0)
         other = next(one for one in self.gaps if one.statistic == SELECTED and one.algorithm == gap.algorithm)
         one, selected = gap.estimate, other.estimate
         assert one is not None
+        if not one.sd:
+            return []  # the same difference in every trial, mostly none
         by_selected = f" ({selected.detectable():.1f} at the selected step alone)" if selected else ""
         needed, least, most = map(whole_seeds, one.seeds_for(self.difference))
-        return (
+        return [
             f"{round(one.seeds)} seeds find a true difference of {one.detectable():.1f} points{by_selected} in 80 of "
             f"100 studies; {points(self.difference)} takes about {needed} seeds ({least} to {most})."
-        )
+        ]
 
     def frame(self) -> pd.DataFrame:
         """Return one row per algorithm and statistic, with everything that is known of the difference."""
@@ -133,7 +135,7 @@ class Power:
 
     @property
     def method(self) -> str:
-        """How the intervals come about, in words."""
+        """Say how the intervals come about."""
         found = next((one for gap in self.gaps if (one := gap.estimate)), None)
         if found is None:
             return ""
@@ -166,7 +168,7 @@ def _spread(gap: Gap) -> str:
 
 
 def _verdicts(known: Sequence[Gap], difference: float) -> list[str]:
-    """One sentence for all algorithms of which the same is shown."""
+    """Write one sentence for all algorithms of which the same is shown."""
     base, apart = legible(known[0].baseline), " after correction for all claims" if len(known) > 1 else ""
     said = {
         "above": f"Better than {base}{apart}: {{}}.",
@@ -235,7 +237,7 @@ def power_of(
     window: Window | None = None,
     waiting: int = 0,
 ) -> Power:
-    """Do the same with outcomes; while trials are waited for, nothing is compared."""
+    """Compare the algorithms of outcomes as :func:`power` does; while trials are waited for, nothing is compared."""
     _check(difference, window)
     models = [outcome for outcome in outcomes if not outcome.averaged]
     grid = arrange(models)

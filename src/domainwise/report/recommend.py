@@ -142,7 +142,7 @@ def _sites(groups: Mapping[str, Group]) -> dict[str, float]:
 
 
 def _not_told_apart(gaps: Mapping[str, Gap]) -> list[str]:
-    """The rows from which the best one does not differ; one seed tells nothing, and then none of them does."""
+    """Return the rows that do not differ from the best one; one seed tells nothing, and then the best stands alone."""
     found = {name: one for name, gap in gaps.items() if (one := gap.estimate)}
     corrected = holm([one.p for one in found.values()])
     return [name for name, p in zip(found, corrected, strict=True) if p >= FALSE]
@@ -193,7 +193,7 @@ def _recommendation(
 
 
 def _worst_classes(row: Grid) -> tuple[tuple[str, float], ...]:
-    """The classes recognised least, mean over targets and seeds; none where trials kept no counts."""
+    """Return the classes recognised least, mean over targets and seeds; none where trials kept no counts."""
     found = tallies(row)
     ((columns),) = found.values()
     shares = [np.diag(one.shares) for seeds in columns.values() for one in seeds]
@@ -208,7 +208,7 @@ def _worst_classes(row: Grid) -> tuple[tuple[str, float], ...]:
 
 
 def _beside_the_probe(grid: Grid, numbers: Mapping[str, Numbers]) -> list[str]:
-    """Which algorithms do no better than a linear layer on frozen features, where that was run."""
+    """Name the algorithms that do no better than a linear layer on frozen features, where that was run."""
     trials = {name: next(one.trial for group in groups.values() for one in group.values())
               for name, groups in grid.items() if all(map(_finished, groups.values()))}  # fmt: skip
     probe = next((name for name, trial in trials.items() if trial.algorithm == PROBE), None)

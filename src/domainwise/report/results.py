@@ -54,12 +54,12 @@ class Results:
 
     @property
     def page(self) -> Path:
-        """The file that a report of these results is in, if none is named."""
+        """Return the file that a report of these results is in, if none is named."""
         return self.folder / "report.html"
 
     @property
     def troubled(self) -> list[Outcome]:
-        """The trials that diverged or failed, or are damaged."""
+        """Return the trials that diverged or failed, or are damaged."""
         return [outcome for outcome in self.outcomes if outcome.result["status"] != "finished"]
 
     @typed
@@ -104,7 +104,7 @@ class Results:
 
     @property
     def waiting(self) -> int:
-        """How many trials were asked for last and have not ended."""
+        """Count the trials that were asked for last and have not ended."""
         from domainwise.sweeps.status import planned
 
         return len(planned(self.folder).keys() - {outcome.folder.name for outcome in self.outcomes})

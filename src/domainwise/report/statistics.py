@@ -1,4 +1,4 @@
-"""Statistics over seeds: the standard error of a mean, how it is printed, and tests of differences."""
+"""Compute statistics over seeds: standard errors and how they are printed, intervals and tests of differences."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FEW = 5  # seeds, up to which an interval is far wider than its standard error l
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """Sample standard deviation (n - 1) over the root of the count; one value has none."""
+    """Return the sample standard deviation (n - 1) over the root of the count; one value has none."""
     return stdev(values) / sqrt(len(values)) if len(values) > 1 else None
 
 
 def reach(seeds: int) -> float:
-    """How many standard errors a 95 % interval over so many seeds (2 or more) reaches to each side."""
+    """Return how many standard errors a 95 % interval over so many seeds (2 or more) reaches to each side."""
     return REACH[min(seeds - 1, len(REACH)) - 1]
 
 
@@ -35,12 +35,12 @@ def shown(fraction: float | None) -> str:
 
 
 def error_text(error: float) -> str:
-    """An error in percent. One that would print as 0.0 is never said to be nothing."""
+    """Write an error in percent. One that would print as 0.0 is never said to be nothing."""
     return "<0.1" if percent(error) == "0.0" else percent(error)
 
 
 def about_errors(seeds: int, what: str = "the standard error") -> str:
-    """A sentence for below a table."""
+    """Write the sentence below a table that says what ± is."""
     if seeds < 2:
         return "One seed each, so no error bars."
     few = f"; with so few, a 95 % interval reaches {reach(seeds):.1f} times as far" if seeds <= FEW else ""
@@ -55,7 +55,7 @@ Values = Mapping[str, Mapping[Hashable, float]]  # algorithm -> target and seed 
 
 
 def sign_flip(differences: Sequence[float]) -> float:
-    """The two-sided p of a permutation test: how often a mean so far from 0 comes about when signs are random.
+    """Return the two-sided p of a permutation test: how often random signs give a mean so far from 0.
 
     Exact for up to 20 differences; for more, signs are drawn, the same ones every time.
     """
@@ -71,7 +71,7 @@ def sign_flip(differences: Sequence[float]) -> float:
 
 
 def sentences(values: Values, relation: str) -> list[str]:
-    """One for each two algorithms; ``relation`` says what a lower value means: "is nearer the centroid than"."""
+    """Write one sentence for each two algorithms; ``relation`` is what a lower value means, as "is nearer than"."""
     names = list(values)
     pairs = combinations(names, 2) if len(names) <= PAIRWISE else [(name, names[0]) for name in names[1:]]
     return [said for one, other in pairs if (said := _sentence(one, other, values, relation))]
@@ -123,7 +123,7 @@ class Estimate:
 
     @property
     def p(self) -> float:
-        """The two-sided p of a t-test of no difference."""
+        """Return the two-sided p of a t-test of no difference."""
         from scipy.special import stdtr
 
         if self.error == 0:
@@ -136,7 +136,7 @@ class Estimate:
         return self.mean - reach, self.mean + reach
 
     def p_within(self, margin: float) -> float:
-        """The p of a difference as large as the margin: the larger of two one-sided t-tests."""
+        """Return the p of a difference as large as the margin: the larger of two one-sided t-tests."""
         from scipy.special import stdtr
 
         if self.error == 0:
@@ -144,7 +144,7 @@ class Estimate:
         return float(stdtr(self.df, (abs(self.mean) - margin) / self.error))
 
     def within(self, margin: float) -> bool:
-        """Whether both are equivalent, at 5 %: the 90 % interval lies within the margin."""
+        """Return whether both are equivalent, at 5 %: the 90 % interval lies within the margin."""
         return self.p_within(margin) < 1 - LEVEL
 
     def detectable(self, seeds: float | None = None) -> float:
@@ -162,9 +162,10 @@ class Estimate:
         return found[0], found[1], found[2]
 
     def _sd(self, tail: float) -> float:
-        """The standard deviation that is exceeded with this probability; by the half, as often too large as too small.
+        """Return the standard deviation that is exceeded with this probability.
 
-        The one that was measured is more often too small: with few seeds by a good deal.
+        The one exceeded by half is as often too large as too small. The one that was measured is more often too small,
+        with few seeds by a good deal.
         """
         from scipy.special import chdtri
 
@@ -235,19 +236,19 @@ def holm(values: Sequence[float], about: Sequence[Hashable] | None = None) -> li
 
 
 def _reach(df: float, level: float) -> float:
-    """How many standard errors an interval reaches to each side."""
+    """Return how many standard errors an interval reaches to each side."""
     from scipy.special import stdtrit
 
     return float(stdtrit(df, (1 + level) / 2))
 
 
 def _shift(df: float) -> float:
-    """How many standard errors away a true difference must be for a t-test to find it with the power asked for."""
+    """Return how many standard errors away a difference must be for a t-test to find it with the power asked for."""
     from scipy.special import nctdtrinc
 
     return float(nctdtrinc(df, 1 - POWER, _reach(df, LEVEL)))
 
 
 def whole_seeds(number: float) -> str:
-    """How a number of seeds is printed: one that nobody can run is said to be more than that."""
+    """Write a number of seeds; one that nobody can run is said to be more than that."""
     return f"over {MOST:,}" if number > MOST else f"{ceil(number):,}"

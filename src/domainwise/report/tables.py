@@ -1,4 +1,4 @@
-"""Accuracies as a table: for a terminal, a paper, a program."""
+"""Make the table of accuracies, for a terminal, a paper, a program."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def accuracy_table(outcomes: Sequence[Outcome]) -> Table:
-    """Mean target accuracy of every algorithm on every target, with the standard error over seeds."""
+    """Return the mean target accuracy of every algorithm on every target, with the standard error over seeds."""
     return table_of(arrange(outcomes), outcomes)
 
 
 def table_of(grid: Grid, outcomes: Sequence[Outcome], how: str = "at the step chosen on the source domains") -> Table:
-    """The same of outcomes that are arranged already; ``how`` says how they were selected."""
+    """Return the table of outcomes that are arranged already; ``how`` says how they were selected."""
     seeds = most_seeds(grid)
     rows = [
         Row(name, (*cells, _average(cells), _validation(groups)))
@@ -52,7 +52,7 @@ def _cell(group: Group, seeds: int) -> Cell:
 
 
 def _average(cells: Sequence[Cell]) -> Cell:
-    """The mean of the columns' means; its error comes from the seeds that every column has."""
+    """Return the mean of the columns' means; its error comes from the seeds that every column has."""
     means = [cell.mean for cell in cells if cell.mean is not None]
     if len(means) < len(cells):
         return Cell()
@@ -125,7 +125,7 @@ def from_nothing(trials: Sequence[Trial]) -> list[str]:
 
 
 def _nothing_averaged(outcomes: Sequence[Outcome]) -> list[str]:
-    """Of averagers that were asked for, those that some trials ended without."""
+    """Name the averagers that were asked for and that some trials ended without."""
     found = [one.result for one in outcomes if one.result["status"] == "finished" and not one.averaged]
     asked = [(name, name in one.get("averages", ())) for one in found for name in separated(one.get("average", "none"))]
     missing = Counter(name for name, there in asked if name != "none" and not there)
@@ -177,7 +177,7 @@ MEASURES = ("balanced_accuracy", "macro_f1", "calibration_error")
 
 
 def _worst(unseen: Mapping[str, float]) -> dict[str, object]:
-    """The domain that does worst of those that a trial held out."""
+    """Return the domain that does worst of those that a trial held out."""
     name = min(unseen, key=lambda domain: unseen[domain], default=None)
     return {"worst_domain": name, "worst_accuracy": None if name is None else unseen[name]}
 
@@ -213,13 +213,13 @@ NEEDS = {
 
 
 def table_by(outcomes: Sequence[Outcome], name: str) -> Table:
-    """Accuracies at the steps, and of the draws, that the rule chooses from the records."""
+    """Return the table at the steps, and of the draws, that a rule chooses from the records."""
     found = reselected(outcomes, name)
     return table_of(arrange(found), found, how=f"at the step and of the draw chosen by {rule(name).title}")
 
 
 def reselected(outcomes: Sequence[Outcome], name: str) -> list[Outcome]:
-    """Of every algorithm, target and seed the trial that the rule chooses, with the numbers of the step it chooses.
+    """Return for every algorithm, target and seed the trial that a rule chooses, at the step that it chooses.
 
     Where none has finished, one that did not stands for them. Trials that only serve the choice are left out, as are
     those on targets for which the rule finds nothing to choose from.
@@ -236,7 +236,7 @@ def reselected(outcomes: Sequence[Outcome], name: str) -> list[Outcome]:
 
 
 def _apart(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
-    """What a rule never compares is never in memory at once: a search leaves many records behind."""
+    """Split outcomes that a rule never compares, so that not all records of a search are in memory at once."""
     found: dict[tuple[str, str, int], list[Outcome]] = {}
     for one in outcomes:
         found.setdefault((one.trial.data, label(one.trial), one.trial.seed), []).append(one)

@@ -1,1 +1,1 @@
-"""Pictures as SVG."""
+"""Draw pictures as SVG."""

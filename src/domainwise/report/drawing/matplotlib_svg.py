@@ -1,4 +1,4 @@
-"""One picture as SVG text to put into a page: transparent, in the page's own ink and font, safe for any name."""
+"""Draw a picture as SVG text to put into a page: transparent, in the page's own ink and font, safe for any name."""
 
 from __future__ import annotations
 
@@ -82,20 +82,20 @@ def _drawn(described: str, size: tuple[float, float], draw: Callable[[Axes], Non
 
 
 def css(colour: str) -> str:
-    """What a page may turn into another colour where it is dark: --series-1 to --series-6, and its own ink."""
+    """Return a colour as CSS that a dark page can change: --series-1 to --series-6, and the page's own ink."""
     if colour == INK:
         return "currentColor"
     return f"var(--series-{COLOURS.index(colour) + 1}, {colour})" if colour in COLOURS else colour
 
 
 def as_file(picture: Panel) -> str:
-    """The same for a file of its own: on white, in colours that need no page, which not every viewer would look up."""
+    """Return a picture for a file of its own: on white, in colours that need no page."""
     fixed = re.sub(r"var\(--[\w-]+, (#[0-9a-f]{6})\)", r"\1", picture.svg)
     return fixed.replace("<svg ", '<svg style="background: #fff" color="#1a1f26" ', 1) + "\n"
 
 
 def _embedded(svg: str, described: str) -> str:
-    """Without what makes it a file, a fixed size, ids that another picture has too and styles that leak into a page."""
+    """Take away what makes it a file: a fixed size, ids that another picture has too, styles that leak into a page."""
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg[svg.index("<svg") :], count=1, flags=re.DOTALL)
     body = re.sub(r'<g id="[^"]*"', "<g", body)
     body = re.sub(r'(?<=: )#[0-9a-f]{6}(?=[;"])', lambda found: css(found.group()), body)

@@ -32,13 +32,13 @@ class Scale:
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, room: float) -> list[float]:
-        """Round values at least ``room`` from each other."""
+        """Return round values at least ``room`` from each other."""
         most = max(1, int(abs(self.end - self.start) / room))
         return _powers(self.low, self.high, most) if self.powers else _round(self.low, self.high, most)
 
 
 def around(values: Iterable[float], start: float, end: float, margin: float, *, may_be_wide: bool = False) -> Scale:
-    """One that shows all of the values, with a share of its length left free on either side."""
+    """Return a scale that shows all of the values, with a share of its length left free on either side."""
     found = list(values) or [0.0, 1.0]
     low, high = min(found), max(found)
     if may_be_wide and low > 0 and high > WIDE * low:
@@ -89,7 +89,7 @@ def curves(title: str, described: str, marks: Sequence[Mark], below: str, *, may
 
 
 def _legend(marks: Sequence[Mark]) -> list[str]:
-    """A row of the legend for every two names."""
+    """Write a row of the legend for every two names."""
     rows = [marks[at : at + 2] for at in range(0, len(marks), 2)]
     return ["".join(_entry(mark, 8 + 140 * i, 8 + HEIGHT_OF_NAME * at) for i, mark in enumerate(row))
             for at, row in enumerate(rows)]  # fmt: skip
@@ -196,7 +196,7 @@ def _drawn(
     *,
     ceiling: float = TOP,
 ) -> str:
-    """The whole picture: a grid, what is marked on it, and words at its edges."""
+    """Draw the whole picture: a grid, what is marked on it, and words at its edges."""
     floor = height - BOTTOM
     feet = {across(tick): f"{tick:.6g}" for tick in across.ticks(ROOM_X)}
     upright = "".join(f"M{x:.1f} {floor:.1f}V{ceiling:g}" for x in feet)

@@ -1,4 +1,4 @@
-"""The balance between source domains, where it was measured: a table, sentences, and charts along training."""
+"""Show the balance between source domains, where it was measured: a table, sentences, charts along training."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _along(key: str, trial: Measured) -> float | None:
 
 
 def _values(trials: Sequence[Measured], value: Callable[[Measured], float | None]) -> dict[str, dict[Hashable, float]]:
-    """By algorithm, then by target and seed; several trials of a search count as their mean."""
+    """Sort values by algorithm, then by target and seed; several trials of a search count as their mean."""
     gathered: dict[str, dict[Hashable, list[float]]] = {}
     for one in trials:
         if (known := value(one)) is not None:
@@ -140,7 +140,7 @@ def _values(trials: Sequence[Measured], value: Callable[[Measured], float | None
 
 
 def _measured(grid: Grid) -> list[Measured]:
-    """Averaged models were not."""
+    """Return the measures of the trials that have them; averaged models were not measured."""
     return [
         Measured(name, target, seed, found)
         for name, groups in grid.items()
@@ -184,7 +184,7 @@ def _chart(title: str, lines: Lines, *, named: bool) -> Panel:
 
 
 def _titled(courses: Courses) -> dict[str, Lines]:
-    """One trial alone also tells the loss of each domain."""
+    """Return the lines of each chart, by its title; one trial alone also tells the loss of each domain."""
     alone = [own[0] for own in courses.values() if len(courses) == len(own) == 1]
     measures: dict[str, Callable[[Found], float | None]] = {title: itemgetter(key) for key, title in COLUMNS.items()}
     if not alone:

@@ -1,4 +1,4 @@
-"""Which classes the selected models recognise, and which they take for each other, from what trials counted."""
+"""Show which classes the selected models recognise, and which they take for each other, as trials counted."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def matrices(found: Tallies, names: Mapping[str, Sequence[str]]) -> dict[str, li
 
 
 def _mean(rows: Sequence[Numbers]) -> Numbers | None:
-    """Without the classes that a seed has no image of; nan where no seed has one."""
+    """Return the mean without the classes that a seed has no image of; nan where no seed has one."""
     if not rows:
         return None
     stacked = np.stack(rows)
@@ -184,12 +184,12 @@ def _mean(rows: Sequence[Numbers]) -> Numbers | None:
 
 
 def _apart(shares: Numbers) -> Numbers:
-    """What went wrong: without the diagonal."""
+    """Return the shares that went wrong, with zeros on the diagonal."""
     return np.where(np.eye(len(shares), dtype=bool), 0.0, shares)
 
 
 def _lowest(values: Numbers | None, most: int) -> list[int]:
-    """Positions of the lowest values, in their own order if all of them are shown."""
+    """Return the positions of the lowest values, in their own order if all of them are shown."""
     assert values is not None
     if len(values) <= most:
         return list(range(len(values)))

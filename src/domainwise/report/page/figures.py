@@ -1,4 +1,4 @@
-"""The figures of a report, panel by panel, so that a page can lay them out side by side or below each other."""
+"""Draw the figures of a report, panel by panel, so that a page can lay them out as it has room."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Style:
 
 
 def styles(algorithms: Iterable[str]) -> dict[str, Style]:
-    """The baseline in ink, the others in colours; from the seventh on, the colours come again with dashes."""
+    """Draw the baseline in ink, the others in colours; from the seventh on, the colours come again with dashes."""
     chosen: dict[str, Style] = {}
     turn = 0
     for name in algorithms:
@@ -50,7 +50,7 @@ def _look(turn: int) -> tuple[str, str]:
 
 
 def accuracies(table: Table) -> list[Panel]:
-    """One panel per target and one for the average: a dot per seed and a bar at their mean."""
+    """Draw a panel per target and one for the average: a dot per seed and a bar at their mean."""
     titles = [f"target {column}" for column in table.columns[:-2] if table.rows]
     if len(titles) > 1:
         titles.append("average over the targets")
@@ -79,7 +79,7 @@ def _shortened(name: str) -> str:
 
 
 def legible(grid: Grid, table: Table) -> Grid:
-    """As many algorithms as can be told apart in one panel: the baseline and those best on average, in their order.
+    """Keep as many algorithms as can be told apart in one panel: the baseline and those best on average, in order.
 
     What is averaged at the end of a run has one record and no course: it comes last.
     """
@@ -97,7 +97,7 @@ def _has_course(outcome: Outcome) -> bool:
 
 
 def learning_curves(grid: Grid) -> dict[str, list[Panel]]:
-    """For every target: validation accuracy, target accuracy and training loss against the step."""
+    """Draw for every target validation accuracy, target accuracy and training loss against the step."""
     measures = {"validation accuracy, %": _validation, "target accuracy, %": _target, "training loss": _loss}
     drawn = {}
     for target in next(iter(grid.values()), {}):
@@ -171,7 +171,7 @@ def mean(found: Sequence[Curve], look: Style, *, band: bool, named: str = "") ->
 
 
 def _lost(curve: Curve, look: Style) -> list[Mark]:
-    """A thin line to a cross, where the trial diverged or failed."""
+    """Draw a thin line to a cross, where the trial diverged or failed."""
     course = sorted(curve.items())
     return [
         Mark("line", course, look.css, size=0.8, dash="1 1.5"),

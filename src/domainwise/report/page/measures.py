@@ -1,4 +1,4 @@
-"""Other metrics than accuracy, in one table over all targets and seeds, and whether confidences can be believed."""
+"""Show other metrics than accuracy over all targets and seeds, and whether confidences can be believed."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def _row(name: str, groups: Mapping[str, Group]) -> Measured:
 
 
 def _mean(columns: Sequence[Sequence[float | None]]) -> float | None:
-    """None where a target has nothing to say: a mean over the others would be of something else than its neighbours."""
+    """Return the mean over targets; None where one has nothing to say, as the others are not all there is."""
     known = [[value for value in column if value is not None] for column in columns]
     return fmean(map(fmean, known)) if all(known) else None
 
 
 def _unseen(groups: Mapping[str, Group]) -> dict[str, dict[int, float]]:
-    """The accuracy on every domain held out, by seed."""
+    """Return the accuracy on every domain held out, by seed."""
     found: dict[str, dict[int, float]] = {}
     for column, group in groups.items():
         for seed, one in group.items():
@@ -112,7 +112,7 @@ def diagrams(found: Tallies) -> list[Panel]:
 
 
 def _diagram(name: str, bins: Numbers) -> Panel:
-    """A dot for every bin, its area the share of images in it; above the diagonal is modest, below it overconfident."""
+    """Draw a dot for every bin, its area the share of images in it; below the diagonal is overconfident."""
     places = [(100 * c / n, 100 * r / n, float(n / bins[0].sum())) for n, c, r in bins.T if n]
     dots = [Mark("dot", [(x, y)], ACCENT, size=2 + 16 * share**0.5, opacity=0.75) for x, y, share in places]
     even = Mark("line", [(0, 0), (100, 100)], "currentColor", size=0.8, opacity=0.3)

@@ -113,7 +113,7 @@ def _mistake(position: int, seen: Sequence[tuple[int, kept.Numbers]]) -> Mistake
 
 
 def _pictured(data: Domains | None, fingerprint: str, pictures: bool | None) -> tuple[Domains | None, str]:
-    """The data to take pictures from, or a sentence that says why there are none."""
+    """Return the data to take pictures from, or a sentence that says why there are none."""
     if data is None:
         return None, "Their pictures are shown where the data are named: domainwise report DIR --data DATA."
     if data.known_as(fingerprint).fingerprint != fingerprint:
@@ -137,7 +137,7 @@ def _shown(one: Mistake, names: Sequence[str], domain: Domain | None) -> Shown:
 
 
 def _picture(domain: Domain, position: int) -> str:
-    """The image as it was evaluated, as a small file within the page."""
+    """Return the image as it was evaluated, as a small file within the page."""
     from domainwise.data.inspect import picture_of, thumb
 
     images = domain.images if domain.evaluation is None else domain.evaluation

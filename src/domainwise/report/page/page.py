@@ -83,7 +83,7 @@ def _title(outcomes: Sequence[Outcome]) -> str:
 
 
 def _digest(script: str) -> str:
-    """What lets a browser run this script and no other."""
+    """Return what lets a browser run this script and no other."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
@@ -120,13 +120,13 @@ def _content(outcomes: Sequence[Outcome], power: Power) -> dict[str, Any]:
 
 
 def _sampled(some: Grid, grid: Grid) -> str:
-    """What to say where not all seeds are looked into."""
+    """Say that not all seeds are looked into, where that is so."""
     shown, there = most_seeds(some), most_seeds(grid)
     return f"Of {there} seeds, the first {shown} are looked into for this." if shown < there else ""
 
 
 def _classes(grid: Grid) -> dict[str, Any]:
-    """From what the selected models made of every class; empty where trials have no counts."""
+    """Return what the selected models made of every class; empty where trials have no counts."""
     found = tallies(grid)
     names = {target: class_names(grid, found, target) for target in next(iter(grid.values()), {})}
     return {
@@ -146,7 +146,7 @@ class Fact:
 
 
 def asked(outcomes: Sequence[Outcome]) -> list[Fact]:
-    """The size of the comparison, for the top of a page."""
+    """Return the size of the comparison, for the top of a page."""
     ran = [
         outcome for outcome in outcomes if not outcome.averaged
     ]  # an averaged model comes with a run, not of its own
@@ -170,7 +170,7 @@ def _counted(name: str, found: Sequence[str], beside: str = "") -> Fact:
 
 
 def listed(values: Iterable[str], most: int = 4) -> str:
-    """The distinct values, or the first and the last of many."""
+    """Write the distinct values, or the first and the last of many."""
     found = natural(values)
     if len(found) > most:
         return f"{found[0]} … {found[-1]} ({len(found)} values)"
@@ -204,7 +204,7 @@ def versions(outcomes: Sequence[Outcome]) -> list[Fact]:
 
 
 def hyperparameters(outcomes: Sequence[Outcome]) -> dict[str, list[Fact]]:
-    """For every algorithm, each hyperparameter with the values it had."""
+    """Return for every algorithm each hyperparameter with the values it had."""
     found: dict[str, dict[str, list[str]]] = {}
     for outcome in outcomes:
         values = found.setdefault(label(outcome.trial), {})

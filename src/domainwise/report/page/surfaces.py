@@ -1,4 +1,4 @@
-"""Loss surfaces as contour pictures, one per domain."""
+"""Draw loss surfaces as contour pictures, one per domain."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Drawn:
 
 
 def surfaces(grid: Grid) -> list[Drawn]:
-    """The surface of every trial that has one kept; one that is damaged is left out, and said."""
+    """Draw the surface of every trial that kept one; one that is damaged is left out, with a warning."""
     drawn = []
     for name, target, seed, outcome in (
         (name, target, seed, outcome)
@@ -61,7 +61,7 @@ def _drawn(found: Surface | None, about: str) -> Drawn:
 
 
 def contours(found: Surface, about: str = "") -> list[Panel]:
-    """Triangles are the models, those at the end of a leg filled for the panel's own domain; the star is their mean."""
+    """Draw a panel per domain: triangles are the models, filled for the panel's own domain; the star is their mean."""
     return [
         panel(_title(found, domain), f"Loss surface of {domain} {about}".strip(), 3.1, partial(_draw, found, domain))
         for domain in found.losses
@@ -73,7 +73,7 @@ def _title(found: Surface, domain: str) -> str:
 
 
 def picture(found: Surface, about: str = "") -> Panel:
-    """All domains in one picture, for a file."""
+    """Draw all domains in one picture, for a file."""
     described = f"Loss surfaces of {', '.join(found.losses)} {about}".strip()
     rows, columns = _arranged(len(found.losses))
     aspect = (found.b[-1] - found.b[0]) / (found.a[-1] - found.a[0])
@@ -82,13 +82,13 @@ def picture(found: Surface, about: str = "") -> Panel:
 
 
 def _arranged(count: int) -> tuple[int, int]:
-    """Rows and columns of so many."""
+    """Return how many rows and columns so many panels take."""
     columns = 2 if count == 4 else min(3, count)
     return -(-count // columns), columns
 
 
 def _draw_all(found: Surface, axes: Axes) -> None:
-    """Each in its own part of the one picture."""
+    """Draw each domain in its own part of the one picture."""
     figure = axes.figure
     axes.remove()
     rows, columns = _arranged(len(found.losses))
@@ -130,8 +130,10 @@ def _legend(found: Surface) -> list[Artist]:
 
 
 def levels(losses: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
-    """Of the contours: round ones that are equally far apart where most of the plane is, and above, where losses may be
-    a hundredfold, ever farther."""
+    """Return the losses of the contours: round, equally far apart where most of the plane is, and ever farther above.
+
+    Far from the models, losses may be a hundredfold.
+    """
     from matplotlib.ticker import MaxNLocator
 
     finite = sorted(loss for row in losses for loss in row if math.isfinite(loss))
