@@ -203,3 +203,20 @@ def test_a_difference_has_its_sign_on_the_page_as_in_the_text(tmp_path: Path) ->
     page = render(Study(tmp_path).add().outcomes, beside=[("claims", [table])])
     assert "+1.2" in table.render()
     assert '<span class="plain">+1.2</span>' in page
+
+
+def test_an_algorithm_of_ones_own_has_its_row_in_the_first_table(reproduce, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from domainwise.algorithms import Algorithm, algorithm, hyper\n\n\n@algorithm\nclass Mine(Algorithm):\n"
+        "    strength: float = hyper(0.1)\n"
+    )
+    short = ["table1", *DIGITS, "-o", "out", "--algorithms"]
+    code, out, err = reproduce(*short, "erm,mine.py:Mine(strength=0.2)")
+    assert code == 0, err
+    own, *_ = re.findall(r"^Mine\(strength=0.2\) .*$", out, re.MULTILINE)
+    assert re.search(r"\d\d?\.\d", own)
+    code, out, err = reproduce("table1", "--from", "out")
+    assert code == 0, err
+    assert own.split() == re.findall(r"^Mine\(strength=0.2\) .*$", out, re.MULTILINE)[0].split()
+    code, _, err = reproduce("table2", *DIGITS, "--algorithms", "mine.py:Mine")
+    assert (code, "algorithms of your own have their place in table1" in err) == (2, True)

@@ -18,7 +18,7 @@ from domainwise.experiment.records import publish
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import Settings
 from domainwise.paper.figures import Drawing, figure1, figure2, figure3, figure4, figure5, open_task
-from domainwise.paper.index import TRAINED, algorithms_of
+from domainwise.paper.index import TRAINED, serves
 from domainwise.paper.layout import PaperRequest
 from domainwise.paper.numbers import DATA_SETS
 from domainwise.paper.page import Page
@@ -69,7 +69,7 @@ class Making:
         return any(outcome.result["status"] != "finished" for outcome in self.ended.values())
 
     def _wish(self, name: str) -> PaperRequest:
-        wanted = tuple(one for one in self.wish.algorithms if one in algorithms_of(name))
+        wanted = tuple(one for one in self.wish.algorithms if serves(name, one))
         single = name in ("figure3", "figure4")
         return replace(self.wish, algorithms=() if single else wanted)
 

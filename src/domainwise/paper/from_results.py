@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from domainwise.algorithms import parse
 from domainwise.api import Results
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import resolve
@@ -50,13 +51,14 @@ def _value(outcome: Outcome, name: str) -> Any:
 def open_results(folder: Path, request: PaperRequest | None = None) -> dict[str, list[Outcome]]:
     """Return the requested trials of a folder that have ended, with their averages, grouped by settings."""
     request = request or PaperRequest()
+    names = {parse(name)[0].name for name in request.algorithms}
     targets = None if request.targets in ("", "all") else {word.strip() for word in request.targets.split(",")}
     return group_by_settings(
         [
             one
             for one in Results.open(folder).outcomes
             if one.trial.draw == 0  # the draws of a search are none of the paper's settings
-            and (not request.algorithms or one.trial.algorithm in request.algorithms)
+            and (not names or one.trial.algorithm in names)
             and (targets is None or targets.issuperset(one.trial.targets))
         ]
     )

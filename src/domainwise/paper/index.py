@@ -9,6 +9,7 @@ from pathlib import Path
 from domainwise.errors import InputError, closest
 from domainwise.files import write_output
 from domainwise.paper.figures import FIGURE3, FIGURE5
+from domainwise.paper.layout import is_own
 from domainwise.paper.tables import TABLES, PaperTable
 
 TRAINED: dict[str, PaperTable] = {**TABLES, "figure3": FIGURE3, "figure5": FIGURE5}
@@ -30,6 +31,13 @@ def requested_names(words: Sequence[str]) -> list[str]:
 def algorithms_of(name: str) -> set[str]:
     """Return the algorithms that a table or figure trains; none for one that is only computed."""
     return {row.algorithm for row in TRAINED[name].rows} if name in TRAINED else set()
+
+
+def serves(name: str, algorithm: str) -> bool:
+    """Whether a table or figure trains an algorithm that was asked for, or has place for one of somebody's own."""
+    if is_own(algorithm):
+        return name in TABLES and TABLES[name].parts[0].own
+    return algorithm in algorithms_of(name)
 
 
 SUFFIXES = (".txt", ".md", ".tex", ".csv", ".json", ".svg", ".png", ".pdf")

@@ -26,6 +26,7 @@ class Row:
     errors: Numbers = field(default_factory=dict)
     average: str = ""  # the averager whose model the row is about
     rate: float = 1.0  # times the learning rate of the other rows
+    own: str = ""  # the label of the trials of somebody's own algorithm, which the paper does not have
 
     @property
     def algorithm(self) -> str:
@@ -52,13 +53,31 @@ class PaperRequest:
     given: Mapping[str, Any] = field(default_factory=dict)  # hyperparameters for all algorithms that have them
 
 
-def requested_rows(rows: Sequence[Row], request: PaperRequest, where: str) -> list[Row]:
-    """Return the rows of the algorithms that were asked for; ``where`` names the table in the error sentence."""
+def is_own(algorithm: str) -> bool:
+    """Whether an algorithm is written as one of somebody's own: ``my_idea.py:MyIdea``."""
+    return ".py:" in algorithm
+
+
+def requested_rows(rows: Sequence[Row], request: PaperRequest, where: str, *, own: bool = False) -> list[Row]:
+    """Return the rows of the algorithms that were asked for; ``where`` names the table in the error sentence.
+
+    With ``own``, the table has place for algorithms that the paper does not have, below its rows.
+    """
     known = list(dict.fromkeys(row.algorithm for row in rows if row.spec))
+    added = [name for name in request.algorithms if is_own(name)]
     for name in request.algorithms:
-        if name not in known:
+        if name in added and not own:
+            raise InputError(f'"{name}" is not in {where}: algorithms of your own have their place in table1')
+        if name not in (*known, *added):
             raise InputError(f'"{name}" is not in {where}: {closest(name, known)}')
-    return [row for row in rows if row.spec and (not request.algorithms or row.algorithm in request.algorithms)]
+    asked = [row for row in rows if row.spec and (not request.algorithms or row.algorithm in request.algorithms)]
+    return asked + [Row(_spec(name).label, name, own=_spec(name).label) for name in added]
+
+
+def own_rows(outcomes: Iterable[Outcome]) -> list[Row]:
+    """Return a row for each algorithm of somebody's own that trials are of."""
+    labels = dict.fromkeys(one.trial.label for one in outcomes if one.trial.source and not one.averaged)
+    return [Row(label, "", own=label) for label in labels]
 
 
 def belongs(row: Row, outcome: Outcome, given: Mapping[str, Any]) -> bool:
@@ -67,6 +86,8 @@ def belongs(row: Row, outcome: Outcome, given: Mapping[str, Any]) -> bool:
     A learning rate that was written beside the algorithm is for rows that have one of their own, and for them alone.
     """
     trial = outcome.trial
+    if row.own:
+        return bool(trial.source) and trial.label == row.own
     if has_own_rate(trial) != (row.rate != 1):
         return False
     if not row.spec or trial.algorithm != row.algorithm or outcome.average.partition("(")[0] != row.average:

@@ -21,6 +21,7 @@ from domainwise.paper.layout import (
     names_of,
     over_data_sets,
     over_domains,
+    own_rows,
     requested_rows,
     stand_in,
     title_of,
@@ -36,6 +37,7 @@ class Part:
     rows: Sequence[Row]
     columns: Callable[[Sequence[Outcome], PaperRequest], list[Column]]
     data: str = ""  # the only data set it is about; "" where that is the table's
+    own: bool = False  # whether algorithms that the paper does not have get rows too
 
     def section(self, title: str, outcomes: Sequence[Outcome], claims: Claims, request: PaperRequest) -> Section:
         """Compute its cells; other data stands in for OfficeHome alone where a part is about one data set."""
@@ -43,7 +45,8 @@ class Part:
             other = stand_in(names_of(outcomes)) if self.data == "officehome" else ""
             outcomes = [one for one in outcomes if one.trial.data == (other or self.data)]
             title = title_of(self.data) + (f" ({other} stands in for it)" if other else "")
-        return make_section(title, self.columns(outcomes, request), self.rows, outcomes, claims, request)
+        rows = [*self.rows, *own_rows(outcomes)] if self.own else self.rows
+        return make_section(title, self.columns(outcomes, request), rows, outcomes, claims, request)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +76,7 @@ class PaperTable:
         if self.models:
             targets, seeds = ["+".join(names) for names in targets_of(data, targets)[-self.models :]], 1
         where = self.title.partition(",")[0].lower()
-        rows = requested_rows(self.rows, request, where)
+        rows = requested_rows(self.rows, request, where, own=self.parts[0].own)
         if settings.origins.get("steps") != "given" and data.name in self.steps:
             origins = {**settings.origins, "steps": PAPER + where}
             settings = replace(settings, steps=self.steps[data.name], origins=origins)
@@ -113,6 +116,7 @@ TABLE1 = PaperTable(
                 for name, printed in numbers.TABLE1.items()
             ],
             _per_data_set,
+            own=True,
         )
     ],
     tuple(numbers.DATA_SETS),

@@ -39,7 +39,8 @@ def reproduce(
         Path | None, typer.Option("--from", metavar="DIR", help="Results that are there: run nothing, need no data.")
     ] = None,
     algorithms: Annotated[
-        str | None, typer.Option(metavar="A,B", help="These alone; all of a table if none is named.")
+        str | None,
+        typer.Option(metavar="A,B", help="These alone, in table1 also my.py:Mine; else all of a table."),
     ] = None,
     targets: Annotated[
         str | None, typer.Option(metavar="A,B", help="Domains to hold out; all if none is named, of digits 0,75.")
@@ -64,14 +65,15 @@ def reproduce(
     from domainwise.cli.running import arguments, assignments
     from domainwise.experiment.output_folder import refuse_file
     from domainwise.experiment.settings import together
+    from domainwise.experiment.trial import separated
     from domainwise.machine import choose_device
     from domainwise.paper.index import requested_names
-    from domainwise.paper.layout import PaperRequest, stand_in
+    from domainwise.paper.layout import PaperRequest, is_own, stand_in
     from domainwise.sweeps.engine import Runs, runs_for
     from domainwise.training.run_options import RunOptions
 
     names = requested_names(what)
-    asked = tuple(word.strip().lower() for word in algorithms.split(",")) if algorithms else ()
+    asked = tuple(word if is_own(word) else word.lower() for word in separated(algorithms or ""))
     wish = PaperRequest(asked, targets or "", seeds, per_domain, error, assignments(choices.set))
     names = possible(names, wish, bool(data) or source is not None, "all" in what)
     if source is not None:
@@ -109,7 +111,7 @@ ENGINE = ("processes", "per_gpu", "timeout", "retries", "engine", "address")
 def possible(names: Sequence[str], wish: PaperRequest, data: bool, all_of_them: bool) -> list[str]:
     """Those that can be made of what was given; a sentence where one was asked for by name that cannot."""
     from domainwise.errors import InputError
-    from domainwise.paper.index import PER_DOMAIN, TRAINED, algorithms_of
+    from domainwise.paper.index import PER_DOMAIN, TRAINED, algorithms_of, serves
     from domainwise.paper.layout import Row, requested_rows
 
     if wish.per_domain and not set(names) & set(PER_DOMAIN):
@@ -117,8 +119,9 @@ def possible(names: Sequence[str], wish: PaperRequest, data: bool, all_of_them: 
     if not data and not all_of_them and (needing := [name for name in names if name in TRAINED]):
         raise InputError(f"{', '.join(needing)} needs --data, such as --data pacs=DIR or --data digits, or --from DIR")
     known = {one for name in names for one in algorithms_of(name)}
-    requested_rows([Row(one, one) for one in sorted(known)], wish, ", ".join(names))
-    return [name for name in names if not wish.algorithms or algorithms_of(name) & set(wish.algorithms)]
+    own = any(serves(name, "own.py:Own") for name in names)
+    requested_rows([Row(one, one) for one in sorted(known)], wish, ", ".join(names), own=own)
+    return [name for name in names if not wish.algorithms or any(serves(name, one) for one in wish.algorithms)]
 
 
 def from_folder(names: Sequence[str], source: Path, wish: PaperRequest, results: o.Results) -> None:
