@@ -27,10 +27,12 @@ LOOKING = {
     "status": "status out",
     "report": "report out",
     "report --select": "report out --select oracle",
+    "report --data": "report out --data digits",
     "show": "show out",
     "show TRIAL": "show out/trials/{id}",
     "export-domainbed": "export-domainbed out -o exported",
     "predict": "predict out/trials/{id} image.png --device cpu --threads 1",
+    "fit --from": "fit --from out -o fitted --device cpu --threads 1 --quiet",
     "check": "check out",
 }
 INSIDE = {
@@ -57,7 +59,8 @@ FIT_REPAIRED = {
 
 SAID = re.compile(
     "damaged|has changed|is missing|cannot be read|without a result|no saved model|no finished trials|is no trial|"
-    "holds no model|not come to an end|no trials that came to an end|have kept no|left behind|waiting  [1-9]"
+    "holds no model|not come to an end|no trials that came to an end|no trial has come to an end|"
+    "have kept no|left behind|waiting  [1-9]"
 )
 
 
@@ -163,6 +166,7 @@ class Campaign:
     def _ask(self, words: str) -> Answer:
         shutil.rmtree("exported", ignore_errors=True)
         shutil.rmtree("logs", ignore_errors=True)
+        shutil.rmtree("fitted", ignore_errors=True)
         self.asked += 1
         return ask(words.format(id=self.id))
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import io
 import re
+import shutil
 from collections import defaultdict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,3 +98,23 @@ def test_results_without_outcomes_say_what_is_missing(tmp_path: Path) -> None:
     found = Results(tuple(study.outcomes), tmp_path)
     assert made(found).targets == {}
     assert "kept no outcomes.npz" in found.report(tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_command_says_at_once_that_other_data_were_named_and_bears_a_folder_of_damaged_trials(
+    results: Results, domainwise: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(results.folder, tmp_path / "out")
+    code, _, said = domainwise("report", folder, "--data", "digits")
+    assert code == 0
+    assert "digits is not the data of this comparison, so that the page has no pictures" in said
+    for file in folder.glob("trials/*/trial.json"):
+        file.write_bytes(b"")
+    code, _, said = domainwise("report", folder, "--data", "digits")
+    assert code == 0
+    assert "damaged and left out" in said
+    with pytest.raises(dw.InputError, match="no trial has come to an end, so nothing can be recommended"), warned():
+        Results.open(folder).recommend()
+
+
+def warned() -> AbstractContextManager[object]:
+    return pytest.warns(UserWarning, match="damaged and left out")

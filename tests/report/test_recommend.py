@@ -155,7 +155,7 @@ def test_a_row_that_lost_a_trial_is_never_recommended(study: Study) -> None:
 
 
 def test_where_nothing_can_be_said_there_is_a_sentence(study: Study) -> None:
-    with pytest.raises(InputError, match="no domain was held out"):
+    with pytest.raises(InputError, match="no trial has come to an end"):
         recommended(study)
     study.add(status="failed")
     with pytest.raises(InputError, match="no algorithm finished every trial"):

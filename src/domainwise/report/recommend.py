@@ -109,6 +109,8 @@ def recommend(outcomes: Sequence[Outcome]) -> Recommendation:
     seeds do not tell apart may be far apart all the same, so more than a point is too far. Cost is the time that was
     measured; of a run and its average the plain model comes first.
     """
+    if not outcomes:
+        raise InputError("no trial has come to an end, so nothing can be recommended")
     outcomes = [one for one in outcomes if one.trial.targets]
     if not outcomes:
         raise InputError("no domain was held out, so nothing is known of a new site: compare holds each out in turn")

@@ -73,11 +73,16 @@ def _opened(folder: Path, data: str | None, quiet: bool) -> Results:
     from domainwise.report.results import Results
 
     results = Results.open(folder)
-    if data is None:
+    if data is None or not results.outcomes:
         return results
+    from domainwise.errors import warn
     from domainwise.training.reading import Reading, read_for
 
-    return replace(results, data=read_for(results.outcomes[0].trial, data, Reading(progress=not quiet)))
+    trial = results.outcomes[0].trial
+    found = read_for(trial, data, Reading(progress=not quiet))
+    if found.known_as(trial.fingerprint).fingerprint != trial.fingerprint:
+        warn(f"{data} is not the data of this comparison, so that the page has no pictures")
+    return replace(results, data=found)
 
 
 def print_answer(results: Results, format: str, quiet: bool, power: Power | None = None) -> None:
