@@ -50,6 +50,11 @@ def test_every_page_is_in_the_list_of_pages_and_leads_back_and_on() -> None:
         ), name
 
 
+def test_every_picture_is_shown_somewhere() -> None:
+    shown = {Path(link).name for page in PAGES for link in re.findall(r"!\[[^\]]*\]\((\S+)\)", prose(page))}
+    assert shown == {file.name for file in (ROOT / "docs" / "figures").iterdir()} | {"report.png"}
+
+
 def test_every_benchmark_is_in_the_list_of_benchmarks() -> None:
     listed = re.findall(r"\]\((\w+\.py)\)", prose(ROOT / "benchmarks" / "README.md"))
     assert sorted(listed) == sorted(file.name for file in (ROOT / "benchmarks").glob("*.py"))
