@@ -274,7 +274,7 @@ def fit(
         asked = {"algorithm": algorithm != "arith", "preset": preset != "quick", "average": average != "auto"}
         weights = given.pop("weights", None)
         refuse_settings([*(name for name, other in asked.items() if other), *given])
-        made = refitting(data, seed=seed, weights=weights, output=output, trust_code=trust_code)
+        made = refitting(data, seed=seed, weights=weights, output=output, cache=cache, trust_code=trust_code)
     else:
         settings = settings_for(data, preset, device=device, given=given)
         trial = partial(fitted, algorithm=algorithm, seed=seed, average=average)

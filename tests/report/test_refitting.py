@@ -113,7 +113,7 @@ def test_trials_that_were_asked_for_and_have_no_result_are_told_of(results: Resu
 
 def test_other_data_are_a_sentence_and_so_are_none(results: Results, tmp_path: Path) -> None:
     for data, sentence in {
-        None: r"does not say where its data lie \(stripes\): name them with --data",
+        None: r"the data of .*out \(stripes\) are not in the cache of decoded images: name them with --data",
         stripes("abd"): "of other data than stripes is now, by its fingerprint",
         replace(stripes("abc", side=16), fingerprint=DATA.fingerprint): "with sides of 16, .* open them with size=8",
     }.items():
@@ -172,7 +172,7 @@ def test_from_a_comparison_to_predictions_on_the_command_line(domainwise: Comman
     image_folder(tmp_path / "others", ("art", "photo", "sketch"), count=9)
     options = ("--seeds", 1, "--steps", 8, "--size", 16, "--processes", 1, "-q", "-o", "results")
     assert domainwise("compare", "--data", "photos", "--algorithms", "erm,arith", *options)[0] == 0
-    code, _, said = domainwise("fit", "--from", "results", "-o", "model")
+    code, _, said = domainwise("fit", "--from", "results", "--cache", "empty", "-o", "model")
     assert (code, "name them with --data" in said) == (2, True)
     code, _, said = domainwise("fit", "--from", "results", "--data", "others", "-o", "model")
     assert (code, "of other data than others is now" in said) == (2, True)
@@ -187,6 +187,8 @@ def test_from_a_comparison_to_predictions_on_the_command_line(domainwise: Comman
     assert row.sentence in said
     assert model.expectation in out
     assert "card: model/best/README.md" in out
+    assert domainwise("fit", "--from", "results", "-o", "again", "-q")[0] == 0  # the images are in the cache
+    assert torch.equal(weights(dw.load(tmp_path / "again")), weights(model))
     code, out, said = domainwise("predict", "model", "photos/art")
     assert (code, model.expectation in said) == (0, True)
     assert "the model was made from 16 of these 16 images" in said

@@ -24,6 +24,7 @@ from domainwise.saved_models.build import allowed
 from domainwise.saved_models.card import Expectation
 from domainwise.sweeps.status import planned
 from domainwise.training.fit import Fitting, check_fit, laid_out
+from domainwise.training.reading import cached
 
 COLDEST, HOTTEST = 0.05, 20.0  # temperatures: beyond them, either no image was told wrongly or none rightly
 STEPS = 40  # halvings
@@ -43,17 +44,19 @@ def refitting(
     seed: int = 0,
     weights: Path | str | None = None,
     output: Path | str | None = None,
+    cache: Path | str | None = None,
     trust_code: bool = False,
 ) -> Fitting:
     """Lay out the training of what a comparison recommends, as it was trained there, on all of its domains.
 
-    ``weights`` is the file that the networks started from, where it lies elsewhere now. A Python file that a trial
-    names is run only with ``trust_code``.
+    Data that the results do not come with is looked for in the ``cache`` of decoded images. ``weights`` is the file
+    that the networks started from, where it lies elsewhere now. A Python file that a trial names is run only with
+    ``trust_code``.
     """
     row = recommend(results.outcomes)
     _warn_of_waiting(results)
     check_fit(row.trial.selection, seed)
-    data = _data_of(results, row.trial)
+    data = _data_of(results, row.trial, cache)
     trial = allowed(row.trial, results.folder, trust_code=trust_code)
     trial = replace(trial, targets=(), seed=seed, average=row.average or "none", weights_file=_weights(trial, weights))
     return laid_out(data, trial, output, expectation(results, row))
@@ -78,13 +81,13 @@ def refuse_settings(names: Sequence[str]) -> None:
         )
 
 
-def _data_of(results: Results, trial: Trial) -> Domains:
+def _data_of(results: Results, trial: Trial, cache: Path | str | None) -> Domains:
     """Return the data of a comparison, split as there."""
-    data = results.data or (digits() if trial.data == "digits" else None)
+    data = results.data or (digits() if trial.data == "digits" else cached(trial, cache))
     if data is None:
         raise InputError(
-            f"{results.folder} does not say where its data lie ({legible(trial.data)}): name them with --data, in "
-            "Python Results.open(folder, data=...)"
+            f"the data of {results.folder} ({legible(trial.data)}) are not in the cache of decoded images: name them "
+            "with --data, in Python Results.open(folder, data=...)"
         )
     data = data.known_as(trial.fingerprint)
     if data.fingerprint != trial.fingerprint:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from domainwise.data.decoded.cache import cache_folder
+from domainwise.data.decoded.array_files import Damaged, read_about, verify
+from domainwise.data.decoded.cache import cache_folder, entries
 from domainwise.data.decoded.decode_all import SAMPLE, Sizes
 from domainwise.data.decoded.image import image_shape, pillow_warnings
 from domainwise.data.domains import Domains
@@ -123,6 +125,20 @@ def read_for(trial: Trial, text: str, how: Reading) -> Domains:
     sizes = Sizes(trial.train_size or trial.input_size, trial.input_size)  # type: ignore[arg-type]  # as above
     source = find_source(text)
     return source if isinstance(source, Domains) else _decoded(source, sizes, how)
+
+
+def cached(trial: Trial, cache: Place | None = None) -> Domains | None:
+    """Return the images of a trial from the cache of decoded ones, found by their fingerprint; None if not there."""
+    for entry in entries(cache_folder(cache)):
+        with suppress(Damaged, OSError, KeyError, TypeError, ValueError):
+            about = read_about(entry.path)
+            if trial.fingerprint not in (about["fingerprint"], about.get("plain")):
+                continue
+            verify(entry.path, again=False)
+            data = Domains.open(entry.path).known_as(trial.fingerprint)
+            if data.shape[0] == trial.size and data.evaluation_shape[0] == trial.input_size:
+                return data
+    return None
 
 
 def _decoded(source: Listing, sizes: Sizes, how: Reading) -> Domains:
