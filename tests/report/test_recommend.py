@@ -108,6 +108,16 @@ def test_sites_and_their_range_are_those_of_the_table(study: Study) -> None:
     assert "30.0 points below new images of the sites it was trained on (95.0 %)" in found.sentence
 
 
+def test_many_tied_rows_are_counted_and_sites_like_the_known_ones_are_called_that(study: Study) -> None:
+    for name in ("erm", "arith", "fish", "coral", "mmd", "irm", "vrex", "rsc"):
+        for seed, noise in enumerate(NOISE):
+            study.add(name, 0.95 + noise * (-1) ** len(name), seed=seed)
+    found = recommended(study)
+    assert len(found.tied) == 7
+    assert "do not tell it from 7 others; of those" in found.sentence
+    assert "On average that is the same as on new images of the sites" in found.sentence
+
+
 def test_a_range_of_sites_covers_a_new_one_as_often_as_is_said() -> None:
     random = np.random.RandomState(0)
     for sites in (2, 3, 4, 7):

@@ -20,6 +20,7 @@ from domainwise.report.statistics import holm, percent
 PROBE = "probe"
 WORST = 3  # classes that are named
 NEAR = 1.0  # points
+NAMED = 6  # rows that a sentence names one by one
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Recommendation:
             return ["It is the best of one seed, and nothing tells how much of that is chance: run at least three."]
         if not self.tied:
             return []
-        apart = f"These seeds do not tell it from {listed(self.tied)}"
+        tied = listed(self.tied) if len(self.tied) <= NAMED else f"{len(self.tied)} others"
+        apart = f"These seeds do not tell it from {tied}"
         return [f"{apart}; of those within a point of the best it took the least time to train."]
 
     def _new_site(self) -> str:
@@ -78,7 +80,10 @@ class Recommendation:
         if self.known is None:
             return []
         below = self.known - fmean(self.sites.values())
-        how = f"{percent(below)} points below" if below > 0 else f"{percent(-below)} points above"
+        if percent(abs(below)) == "0.0":
+            how = "the same as on"
+        else:
+            how = f"{percent(abs(below))} points {'below' if below > 0 else 'above'}"
         return [f"On average that is {how} new images of the sites it was trained on ({percent(self.known)} %)."]
 
     def _classes(self) -> list[str]:
@@ -88,14 +93,17 @@ class Recommendation:
         return [f"It recognises least of: {worst}."]
 
 
-def answer(outcomes: Sequence[Outcome], power: Power) -> list[list[str]]:
-    """Say what a comparison says, in paragraphs of sentences: which row to take, and what the seeds can show."""
+def answer(outcomes: Sequence[Outcome], power: Power, row: Recommendation | None = None) -> list[list[str]]:
+    """Say what a comparison says, in paragraphs of sentences: which row to take, and what the seeds can show.
+
+    ``row`` is what :func:`recommend` returns, where that is known.
+    """
     if not outcomes:
         return [["No trial has come to an end yet."]]
     if power.waiting:
         return [power.sentences]
     try:
-        first = recommend(outcomes).sentences
+        first = (row or recommend(outcomes)).sentences
     except InputError as error:
         said = str(error)
         first = [f"{said[:1].upper()}{said[1:]}."]

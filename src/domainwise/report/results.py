@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from domainwise.data.domains import Domains
-    from domainwise.report.page.mistakes import Gallery
     from domainwise.report.power import Power
     from domainwise.report.recommend import Recommendation
 
@@ -100,7 +100,16 @@ class Results:
         """Say which row to take, what to expect of it at a new site, and on which classes it fails."""
         from domainwise.report.recommend import recommend
 
-        return recommend(self.outcomes)
+        return self._row or recommend(self.outcomes)  # which says why there is none
+
+    @cached_property
+    def _row(self) -> Recommendation | None:
+        """The recommendation, found once; None where there is none."""
+        from domainwise.report.recommend import recommend
+
+        with suppress(InputError):
+            return recommend(self.outcomes)
+        return None
 
     @property
     def waiting(self) -> int:
@@ -116,7 +125,7 @@ class Results:
         """
         from domainwise.report.recommend import answer
 
-        return "\n\n".join(" ".join(part) for part in answer(self.outcomes, self._power(power)))
+        return "\n\n".join(" ".join(part) for part in answer(self.outcomes, self._power(power), self._row))
 
     def report(
         self, path: Path | str, *, running: str = "", power: Power | None = None, pictures: bool | None = None
@@ -127,25 +136,21 @@ class Results:
         benchmark, and ``False`` none. ``running`` is what to say of trials that have not ended; the page then loads
         itself again now and then.
         """
+        from domainwise.report.page.mistakes import gallery
         from domainwise.report.page.page import write
 
         require("path", path, Path | str)
         require("pictures", pictures, bool | None)
         found = self._power(power)
-        return write(self.outcomes, Path(path), running=running, power=found, mistakes=self._mistakes(pictures, found))
+        row = None if found.waiting else self._row
+        mistakes = gallery(row, self.outcomes, self.data, pictures) if row else None
+        return write(self.outcomes, Path(path), running=running, power=found, row=row, mistakes=mistakes)
 
     def _power(self, given: Power | None) -> Power:
         from domainwise.report.power import Power, power
 
         require("power", given, Power | None)
         return given or power(self)
-
-    def _mistakes(self, pictures: bool | None, found: Power) -> Gallery | None:
-        from domainwise.report.page.mistakes import gallery
-
-        with suppress(InputError):  # nothing can be recommended, which the page says
-            return None if found.waiting else gallery(self.recommend(), self.outcomes, self.data, pictures)
-        return None
 
 
 AT_LEAST = 10.0  # seconds between two pages that are written while trials run

@@ -21,7 +21,7 @@ from domainwise.report.page.classes import class_names, tallies
 from domainwise.report.page.mistakes import Gallery
 from domainwise.report.page.surfaces import surfaces
 from domainwise.report.power import Power, power_of
-from domainwise.report.recommend import answer
+from domainwise.report.recommend import Recommendation, answer
 from domainwise.report.statistics import shown
 from domainwise.report.tables import table_of
 
@@ -38,13 +38,14 @@ def write(
     running: str = "",
     beside: Beside = (),
     power: Power | None = None,
+    row: Recommendation | None = None,
     mistakes: Gallery | None = None,
 ) -> Path:
     """Write the report to ``path``, which holds either the whole page or what was there before."""
     if path.is_dir():
         raise InputError(f'The report needs the name of a file and "{path}" is a folder: try "{path / "report.html"}"')
     check_output(path, PAGE)
-    page = render(outcomes, title=title, running=running, beside=beside, power=power, mistakes=mistakes)
+    page = render(outcomes, title=title, running=running, beside=beside, power=power, row=row, mistakes=mistakes)
     return write_output(path, page, PAGE)
 
 
@@ -55,9 +56,13 @@ def render(
     running: str = "",
     beside: Beside = (),
     power: Power | None = None,
+    row: Recommendation | None = None,
     mistakes: Gallery | None = None,
 ) -> str:
-    """Return the page as text; the same outcomes give the same page. ``power`` is made of them unless it is given."""
+    """Return the page as text; the same outcomes give the same page.
+
+    ``power`` and ``row``, the recommended one, are found from them unless they are given.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(
@@ -68,7 +73,7 @@ def render(
         lstrip_blocks=True,
     )
     pages.filters["percent"] = shown
-    content = _content(outcomes, power or power_of(outcomes))
+    content = _content(outcomes, power or power_of(outcomes), row)
     scripts = [pages.get_template("sorting.js").render()]
     digests = [_digest(script) for script in scripts]
     named = {"title": title or _title(outcomes), "running": running, "again": AGAIN, "beside": beside}
@@ -90,13 +95,13 @@ def _digest(script: str) -> str:
 READ = 1000  # trials whose records and counts are read for one page, which shows means of them
 
 
-def _content(outcomes: Sequence[Outcome], power: Power) -> dict[str, Any]:
+def _content(outcomes: Sequence[Outcome], power: Power, row: Recommendation | None) -> dict[str, Any]:
     grid = arrange(outcomes)
     table = table_of(grid, outcomes)
     some = sample(grid, READ)
     drawn = figures.legible(some, table)
     return {
-        "answer": answer(outcomes, power),
+        "answer": answer(outcomes, power, row),
         "power": power,
         "asked": asked(outcomes),
         "table": table,
