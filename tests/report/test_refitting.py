@@ -189,6 +189,7 @@ def test_from_a_comparison_to_predictions_on_the_command_line(domainwise: Comman
     assert "card: model/best/README.md" in out
     assert domainwise("fit", "--from", "results", "-o", "again", "-q")[0] == 0  # the images are in the cache
     assert torch.equal(weights(dw.load(tmp_path / "again")), weights(model))
+    assert model.expectation in " ".join(domainwise("show", "model")[1].split())
     code, out, said = domainwise("predict", "model", "photos/art")
     assert (code, model.expectation in said) == (0, True)
     assert "the model was made from 16 of these 16 images" in said

@@ -17,6 +17,7 @@ import domainwise as dw
 from domainwise.algorithms import Algorithm, algorithm, create, names
 from domainwise.losses import Batch, in_parts
 from domainwise.networks.network import Network
+from domainwise.report.explain import explanation
 from domainwise.testing import check_samplewise_loss_in_parts_is_the_whole
 from domainwise.training.setup import sparing
 
@@ -129,6 +130,7 @@ def test_a_trial_that_does_not_fit_is_computed_in_parts_and_says_so(
     assert "the GPU has too little memory: every leg is computed in 2 parts, which gives the same gradient" in notes
     assert (outcome.trial.id, outcome.result["parts"]) == (whole.trial.id, 2)
     assert "parts" not in whole.result
+    assert "every leg computed in 2 parts" in " ".join(explanation(outcome).split())
     assert torch.allclose(weights(outcome.folder), weights(whole.folder), atol=1e-5)
     assert not dw.check(tmp_path / "parts").damaged
 
@@ -191,3 +193,14 @@ def test_what_a_failed_update_drew_is_drawn_again(small: Small) -> None:
     assert spared.leg_parts == 2
     first, second = (parameters_to_vector(one.net.parameters()) for one in (plain, spared))
     assert torch.equal(first, second)
+
+
+def test_an_evaluation_that_does_not_fit_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def predict(own: Algorithm, x: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 12.00 GiB")
+
+    monkeypatch.setattr(Algorithm, "predict", predict)
+    outcome = dw.compare(stripes(), "erm", output=tmp_path, **SHORT).outcomes[0]
+    assert outcome.result["status"] == "failed"
+    assert outcome.result["message"].startswith("the GPU has too little memory: set a smaller input_size or network")
+    assert "12.00 GiB" in (outcome.folder / "error.txt").read_text()

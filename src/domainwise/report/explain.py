@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 
+from domainwise.errors import InputError
 from domainwise.experiment.records import Record, Summary
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import RULES, Rule, eligible, target_accuracy, validation
@@ -41,6 +43,7 @@ def _settings(outcome: Outcome) -> str:
         "from": "; ".join(f"{origin}: {', '.join(names)}" for origin, names in _by_origin(trial).items()),
         "training": ", ".join(_training(trial)),
         "evaluation": f"{_evaluated(trial)}, {_whole(trial.holdout)} of every domain held out",
+        "memory": f"too little on the GPU: every leg computed in {result['parts']} parts" if "parts" in result else "",
         "versions": ", ".join(f"{name} {version}" for name, version in (result.get("versions") or {}).items()),
     }
     return "\n".join(
@@ -116,8 +119,19 @@ def _verdict(outcome: Outcome, records: Sequence[Record]) -> list[str]:
     early = [f"Training {outcome.result['message']}."] if outcome.result.get("message") else []
     because = _because(outcome, eligible(records, outcome.trial), RULES[outcome.trial.selection])
     if not outcome.trial.targets:
-        return [f"No domain was held out, so nothing is known of an unseen one. {because}", *early, *_averages(outcome)]
+        known = _expected(outcome) or "so nothing is known of an unseen one."
+        return [f"No domain was held out, {known} {because}", *early, *_averages(outcome)]
     return [_reported(outcome, records), because, *early, _otherwise(outcome, records), *_averages(outcome)]
+
+
+def _expected(outcome: Outcome) -> str:
+    """What the comparison that a model comes from lets one expect of it; "" where it comes from none."""
+    from domainwise.saved_models.card import read
+
+    with suppress(InputError):
+        expected = read(outcome.folder / ("best-average" if outcome.trial.averages else "best")).expected
+        return f"and the comparison that it comes from says: {expected}" if expected else ""
+    return ""
 
 
 def _evaluations(records: Sequence[Record]) -> str:
