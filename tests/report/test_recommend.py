@@ -142,8 +142,8 @@ def test_the_worst_classes_are_named_or_said_to_be_unknown(study: Study) -> None
     assert "kept no counts" in recommended(study).sentence
     count(study, [[8, 2, 0], [0, 10, 0], [5, 0, 5]], [[6, 4, 0], [0, 10, 0], [8, 0, 2]])
     found = recommended(study)
-    assert found.worst_classes == (("2", pytest.approx(0.35)), ("0", pytest.approx(0.7)), ("1", 1.0))
-    assert "It recognises least of: 2 (35.0 %), 0 (70.0 %), 1 (100.0 %)." in found.sentence
+    assert found.worst_classes == (("2", pytest.approx(0.35)), ("0", pytest.approx(0.7)))  # all of 1 are right
+    assert "It recognises least of: 2 (35.0 %), 0 (70.0 %)." in found.sentence
 
 
 def test_what_does_not_beat_the_probe_is_named(study: Study) -> None:

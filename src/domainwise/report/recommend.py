@@ -214,7 +214,8 @@ def _worst_classes(row: Grid) -> tuple[tuple[str, float], ...]:
     means = np.nansum(stacked, 0) / np.maximum(known, 1)
     names = class_names(row, found, next(name for name, seeds in columns.items() if seeds))
     order = sorted((i for i in range(len(names)) if known[i]), key=lambda i: float(means[i]))
-    return tuple((names[i], float(means[i])) for i in order[:WORST])
+    missed = [i for i in order if means[i] < 1] or order[:1]
+    return tuple((names[i], float(means[i])) for i in missed[:WORST])
 
 
 def _beside_the_probe(grid: Grid, numbers: Mapping[str, Numbers]) -> list[str]:
