@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,29 @@ def test_a_hub_that_hangs_costs_seconds_and_the_cache_stands_in(cache: Path, sil
     cached(cache, "resnet18.tv_in1k")
     assert at_hand("cuda") == ("resnet18", "weights in the cache")
     assert time.perf_counter() - started < 5
+
+
+def test_a_hub_that_answers_and_then_says_nothing_of_the_file_is_not_waited_for(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Front(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            time.sleep(0 if self.path == "/" else 60)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Front)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr(pretrained, "_PATIENCE", 0.3)
+    started = time.perf_counter()
+    with pytest.raises(InputError, match="the hub cannot be reached from here"):
+        at_hand("cpu")
+    assert time.perf_counter() - started < 5
+    server.shutdown()
 
 
 def resnet(name: str, file: Path, metadata: dict[str, str] | None = None) -> Path:

@@ -122,7 +122,7 @@ def _refuse_holdout(settings: Settings, data: Domains) -> None:
 STANDING = ("given", "features frozen")  # origins that no choice goes over
 ENOUGH = 64  # pixels on a side: a pretrained network makes little of smaller images
 ON_GPU = {"average": "ma", "steps": 500, "patience": 3, "batch": 32, "evaluate_every": 50, "select_every": 50}
-ON_CPU = {"steps": 100, "patience": 2, "batch": 8, "evaluate_every": 25, "select_every": 25}
+ON_CPU = {"steps": 200, "patience": 2, "batch": 8, "evaluate_every": 40, "select_every": 40}
 
 
 def automatic(
