@@ -153,6 +153,7 @@ def test_algorithms_with_the_same_numbers_are_the_same_and_nothing_is_said_of_se
     add(study, "erm", noise=0.0)
     add(study, "arith", noise=0.0)
     assert told(study).sentences[1:] == ["Within 1 point of erm: arith."]
+    assert "arith 0.0 (0.0 to 0.0)" in told(study).sentences[0]
 
 
 def test_nothing_is_compared_before_all_that_was_asked_for_has_ended(study: Study) -> None:

@@ -164,7 +164,7 @@ def _spread(gap: Gap) -> str:
     found = gap.estimate
     assert found is not None
     low, high = found.interval()
-    return f"{found.mean:+.1f} ({low:+.1f} to {high:+.1f})"
+    return f"{signed(found.mean)} ({signed(low)} to {signed(high)})"
 
 
 def _verdicts(known: Sequence[Gap], difference: float) -> list[str]:
@@ -180,6 +180,12 @@ def _verdicts(known: Sequence[Gap], difference: float) -> list[str]:
     return [said[verdict].format(", ".join(names)) for verdict, names in groups.items() if names]
 
 
+def signed(number: float) -> str:
+    """Write a difference with its sign; what rounds to nothing has none."""
+    text = f"{number:+.1f}"
+    return "0.0" if float(text) == 0 else text
+
+
 def points(number: float) -> str:
     """Write a number of percentage points."""
     return f"{number:g} point{'s' * (number != 1)}"
@@ -187,15 +193,16 @@ def points(number: float) -> str:
 
 def _words(gap: Gap, difference: float) -> list[str]:
     one, mean = gap.estimate, gap.mean
-    first = [gap.algorithm, gap.statistic.name, "" if mean is None else f"{mean:+.1f}"]
+    first = [gap.algorithm, gap.statistic.name, "" if mean is None else signed(mean)]
     if one is None:
         return [*first, *[""] * 5]
     low, high = one.interval()
     needed, least, most = map(whole_seeds, one.seeds_for(difference))
-    p = "" if gap.p is None else f"{gap.p:.3f}" if gap.p >= 0.001 else "<0.001"
+    claim = gap.p_same if gap.verdict == "same" else gap.p
+    p = "" if claim is None else f"{claim:.3f}" if claim >= 0.001 else "<0.001"
     shown = SHOWN[gap.verdict].format(points(difference)) if p else ""
     seeds = f"{needed} ({least} to {most})"
-    return [*first, f"{low:+.1f} to {high:+.1f}", p, shown, f"{one.detectable():.1f}", seeds]
+    return [*first, f"{signed(low)} to {signed(high)}", p, shown, f"{one.detectable():.1f}", seeds]
 
 
 def _row(gap: Gap, difference: float) -> dict[str, object]:
