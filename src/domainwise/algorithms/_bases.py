@@ -12,6 +12,7 @@ from torch import Tensor
 
 from domainwise.algorithms._algorithm import Algorithm
 from domainwise.algorithms._hyper import hyper, log10
+from domainwise.averaging import swapped_in
 from domainwise.errors import InputError
 from domainwise.experiment.trial import INNER_LR
 from domainwise.losses import Batch, apart, joined
@@ -158,6 +159,57 @@ class Walk(Algorithm):
         if self.inner == "momentum":
             return partial(torch.optim.SGD, momentum=0.9, weight_decay=decay)
         return partial(torch.optim.SGD, weight_decay=decay) if decay else None
+
+
+def walk_health(algorithm: Algorithm, batches: Sequence[Any]) -> dict[str, float]:
+    """Walk once more and go back: how far that is, beside the last outer step, and the share of steps that went wrong.
+
+    A step of plain gradient descent goes wrong where it raises the loss of the very minibatch that it descends. Nothing
+    is returned of other walks, whose steps depend on what their optimizer remembers. Nothing in the training changes.
+    """
+    if not isinstance(algorithm, Walk) or algorithm.inner != "sgd" or algorithm.alpha == 0:
+        return {}
+    params = [p for p in algorithm.net.parameters() if p.requires_grad]
+    start = [p.detach().clone() for p in params]
+    rose: list[bool] = []
+    gpu = algorithm.device.type == "cuda"
+    with (
+        torch.random.fork_rng(devices=[algorithm.device] if gpu else []),
+        swapped_in(params, start, algorithm.net.buffers()),
+    ):
+        legs = algorithm.legs(batches)
+        for batch in legs if algorithm.inner_steps == 1 else [one for leg in legs for one in leg]:
+            before = _same_dropout(algorithm, batch)
+            gradients = torch.autograd.grad(before, params, allow_unused=True)
+            with torch.no_grad():
+                for p, g in zip(params, gradients, strict=True):
+                    if g is not None:
+                        p.sub_(g, alpha=algorithm.alpha)
+                rose.append(bool(_same_dropout(algorithm, batch) > before))
+        length = _norm([p.detach() - s for p, s in zip(params, start, strict=True)])
+    found = {"length": length, "rose": sum(rose) / len(rose)}
+    return found if algorithm.outer != "adam" else {**found, "outer": last_step(algorithm.optimizer.outer)}
+
+
+def _same_dropout(algorithm: Algorithm, batch: Any) -> Tensor:
+    torch.manual_seed(0)  # or two losses would differ by what was dropped
+    return algorithm.loss(batch)
+
+
+def last_step(adam: torch.optim.Optimizer) -> float:
+    """Return the length of the step that an Adam made last, which its state still tells."""
+    steps = []
+    for group in adam.param_groups:
+        (first, second), eps, lr = group["betas"], group["eps"], float(group["lr"])
+        for state in (adam.state[p] for p in group["params"] if adam.state[p]):
+            made = float(state["step"])
+            mean, square = state["exp_avg"] / (1 - first**made), state["exp_avg_sq"] / (1 - second**made)
+            steps.append(lr * mean / (square.sqrt() + eps))
+    return _norm(steps)
+
+
+def _norm(tensors: Sequence[Tensor]) -> float:
+    return float(torch.stack([t.float().square().sum() for t in tensors]).sum().sqrt()) if tensors else 0.0
 
 
 def advice(algorithm: Algorithm) -> str:

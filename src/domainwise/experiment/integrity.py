@@ -139,6 +139,7 @@ def is_record(record: Any, targets: Iterable[str] = ()) -> bool:
         found = [part for table in tables for part in _parts(table or {})]
         needed = [("main" if name in targets else "holdout") in parts for name, parts in record["domains"].items()]
         numbers = is_whole(record["step"]) and is_number(record.get("seconds")) and is_number(record.get("loss"))
+        numbers = numbers and all(map(is_number, record.get("walk", {}).values()))
         return numbers and all(needed) and all(map(_is_part, found))
     except (KeyError, TypeError, AttributeError):
         return False

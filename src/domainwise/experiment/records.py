@@ -38,6 +38,7 @@ class Record(TypedDict):
     seconds: NotRequired[float]
     loss: NotRequired[float | None]  # the mean training loss since the evaluation before
     averages: NotRequired[dict[str, DomainScores]]  # of averaged weights, by averager
+    walk: NotRequired[dict[str, float | None]]  # how far one goes, beside the outer step, and which share goes wrong
     average: NotRequired[DomainScores]  # of the only averager there was in earlier versions
 
 

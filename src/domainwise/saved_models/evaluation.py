@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 
 from domainwise.acceleration.shared_device import Submit, directly
 from domainwise.algorithms import Algorithm
+from domainwise.algorithms._bases import walk_health
 from domainwise.averaging import refresh_batch_norm, swapped_in
 from domainwise.data.batches.feed import Feed, Inputs, Part, batches
 from domainwise.experiment.metrics import BINS, MANY, kept
@@ -101,6 +103,18 @@ class Evaluator:
         }
         return {name: parts for name, parts in found.items() if parts}
 
+    def walk(self, step: int) -> dict[str, float | None]:
+        """Return how a walk fares now, from minibatches of its own that no draw of training depends on."""
+        aside = self._aside(seed_hash(self.trial.seed, "walk", step))
+        found: dict[str, float] = {}
+        with suppress(torch.OutOfMemoryError):  # training may have room for itself alone
+            found = self.submit(lambda: walk_health(self.algorithm, aside.draw(self.algorithm.fresh)))
+        return {name: value if math.isfinite(value) else None for name, value in found.items()}
+
+    def _aside(self, seed: int) -> Feed:
+        feed = self.feed
+        return Feed(feed.parts, feed.inputs, feed.batch, seed, balanced=feed.balanced, pooled=feed.pooled)
+
     def validation_loss(self, domains: DomainScores) -> float:
         """Return the mean loss on the holdouts of the sources."""
         return fmean(parts["holdout"]["loss"] for name, parts in domains.items() if name not in self.trial.targets)
@@ -108,10 +122,9 @@ class Evaluator:
     @contextmanager
     def averaged(self, weights: Sequence[Tensor]) -> Iterator[None]:
         """Put averaged weights into the network for a while, with batch-norm statistics that belong to them."""
-        net, feed = self.algorithm.net, self.feed
+        net = self.algorithm.net
         # From a generator of its own, the same every time: no draw of training changes, and no state has to be saved.
-        seed = seed_hash(self.trial.seed, "refresh")
-        aside = Feed(feed.parts, feed.inputs, feed.batch, seed, balanced=feed.balanced, pooled=feed.pooled)
+        aside = self._aside(seed_hash(self.trial.seed, "refresh"))
         with swapped_in(net.parameters(), weights, net.buffers()):
             self.submit(lambda: refresh_batch_norm(net, (aside.draw() for _ in range(REFRESH))))  # type: ignore[misc]
             yield

@@ -66,6 +66,8 @@ def evaluated(step: int, seconds: float, last: bool, setup: Setup, keeper: Keepe
     """Evaluate the model and every average that is ready, and let the keeper see each; return whether this ends it."""
     evaluator, averages, loss = setup.evaluator, setup.averages, setup.losses.mean()
     record: Record = {"step": step, "seconds": seconds, "loss": loss, "domains": evaluator.evaluate()}
+    if walk := evaluator.walk(step):
+        record["walk"] = walk
     keeper.evaluated("model", record, last, evaluator.outcomes)
     last = last or keeper.settled(step)
     averages.evaluated(step, evaluator.validation_loss(record["domains"]))

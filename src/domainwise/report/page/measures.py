@@ -26,6 +26,18 @@ COLUMNS = {
 
 
 @dataclass(frozen=True)
+class Section:
+    """A table of numbers on the page, with what they are and what they say."""
+
+    id: str
+    title: str
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]  # an algorithm and its cells: a number and a remark
+    sentences: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Measured:
     """Means over the targets of the means over seeds, in the order of ``COLUMNS``; and which target is worst."""
 

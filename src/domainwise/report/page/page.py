@@ -16,7 +16,7 @@ from domainwise.files import PAGE, check_output, write_output
 from domainwise.machine import human_duration
 from domainwise.report.formats import Table
 from domainwise.report.grid import Grid, arrange, label, most_seeds, natural, ordered, sample, target
-from domainwise.report.page import balance, classes, figures, measures
+from domainwise.report.page import balance, classes, figures, measures, walks
 from domainwise.report.page.classes import class_names, tallies
 from domainwise.report.page.mistakes import Gallery
 from domainwise.report.page.surfaces import surfaces
@@ -92,6 +92,7 @@ def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
+SECTIONS = (walks.section,)  # tables that need no template of their own, in this order
 READ = 1000  # trials whose records and counts are read for one page, which shows means of them
 
 
@@ -116,6 +117,7 @@ def _content(outcomes: Sequence[Outcome], power: Power, row: Recommendation | No
         **_classes(some),
         "surfaces": surfaces(grid),
         "balance": balance.section(grid),
+        "sections": [section for make in SECTIONS if (section := make(some))],
         "lines": lines(outcomes),
         "settings": settings(outcomes),
         "versions": versions(outcomes),
