@@ -9,8 +9,10 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +28,7 @@ from domainwise.training.run_options import RunOptions
 
 SITES, CLASSES, BATCH = 4, 5, 32
 MEAN, STD = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-HEADS = ["erm", "coral", "arith"]
+HEADS = (["erm", "irm", "arith"], ["coral"])
 
 
 def photos(count: int, side: int, seed: int = 0) -> Domains:
@@ -76,9 +78,7 @@ def main() -> None:
         torch.save(net.featurizer.state_dict(), folder / "weights.pt")
         given: dict[str, object] = {"network": options.network, "weights": folder / "weights.pt", "features": "frozen"}
         given |= {"input_size": options.side, "steps": options.updates}
-        ours(
-            photos(CLASSES * SITES, options.side), given, folder
-        )  # the network is built and hashed once, whatever the images
+        ours(photos(CLASSES * SITES, options.side), given, folder)  # builds the network and hashes it, once
         loop, tool = [], []
         for turn in range(options.turns):
             data = photos(options.images, options.side, turn + 1)
@@ -87,11 +87,11 @@ def main() -> None:
         each = [1000 * median(found) / options.images for found in (loop, tool)]
         print(f"{options.network} at {options.side}: loop {each[0]:.1f} ms an image, tool {each[1]:.1f}, ", end="")
         print(f"ratio {median(b / a for a, b in zip(loop, tool, strict=True)):.2f} of {options.turns} turns")
-        torch.set_num_threads(1)
-        output = folder / "results"
-        took = seconds(lambda: dw.compare(data, HEADS, seeds=3, set=given, output=output, device="cpu"))
-        trials = SITES * 3 * len(HEADS)
-        print(f"{trials} trials of {options.updates} updates on these features, one process: {took:.1f} s")
+        for heads in HEADS:
+            how: dict[str, Any] = {"output": folder / heads[-1], "cache": folder, "device": "cpu", **given}
+            took = seconds(partial(dw.compare, data, heads, seeds=3, **how))
+            trials = SITES * 3 * len(heads)
+            print(f"{', '.join(heads)}: {trials} trials of {options.updates} updates on these features: {took:.1f} s")
 
 
 if __name__ == "__main__":

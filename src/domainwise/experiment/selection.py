@@ -32,6 +32,7 @@ class Rule:
     title: str
     reason: str  # why the chosen record was, to follow "the step that"
     candidates: Callable[[Runs, Targets], list[Choice]]
+    value: Callable[[Record, Targets], float] = lambda record, targets: float(record["step"])  # of the model to keep
 
     def choose(self, runs: Runs, targets: Targets) -> Choice | None:
         return max(self.candidates(runs, targets), key=lambda choice: choice.value, default=None)
@@ -140,11 +141,13 @@ RULES: dict[str, Rule] = {
         "training-domain validation set",
         "had the best validation accuracy (mean over the source domains' hold-outs)",
         _every_step(validation),
+        validation,
     ),
     "pooled": Rule(
         "training-domain validation set, pooled",
         "had the best validation accuracy (over all held-out images of the source domains together)",
         _every_step(pooled_validation),
+        pooled_validation,
     ),
     "oracle": Rule(
         "test-domain validation set (oracle)",

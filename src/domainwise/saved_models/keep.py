@@ -18,7 +18,7 @@ from domainwise.errors import InputError
 from domainwise.experiment.outcomes import Table, write
 from domainwise.experiment.records import Record
 from domainwise.experiment.results import OUTCOMES
-from domainwise.experiment.selection import pooled_validation, validation
+from domainwise.experiment.selection import rule
 from domainwise.experiment.settings import whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import names_in
@@ -162,10 +162,7 @@ class Keeper:
             raise InputError(f"{self.trial.algorithm}: what it recalls must be numbers and texts: {error}") from error
 
     def _value(self, record: Record) -> float:
-        if self.trial.selection in ("last", "oracle"):
-            return float(record["step"])
-        measure = pooled_validation if self.trial.selection == "pooled" else validation
-        return measure(record, self.trial.targets)
+        return rule(self.trial.selection).value(record, self.trial.targets)
 
 
 def _as_arrays(outcomes: Outcomes) -> Table:
