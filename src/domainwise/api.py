@@ -22,19 +22,19 @@ from domainwise.experiment.output_folder import (
     refuse_file,
     restored,
     serves,
-)
+)  # fmt: skip
 from domainwise.experiment.records import Event
 from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
 from domainwise.experiment.settings import Choice, Settings, resolve, together
 from domainwise.experiment.trial import Trial
-from domainwise.machine import choose_device, threads_for
+from domainwise.machine import choose_device, remember_places, threads_for
 from domainwise.networks.network import check_network
 from domainwise.report.expectation import refitting, refuse_settings
 from domainwise.report.results import LivePage, Results as Results
 from domainwise.saved_models.keep import spread
 from domainwise.saved_models.saved import Model
 from domainwise.sweeps.engine import Runs, largest, runs_for
-from domainwise.sweeps.progress import display, outlook, troubles
+from domainwise.sweeps.progress import all_of, display, outlook, troubles
 from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.status import write_plan
 from domainwise.sweeps.work import tidy
@@ -66,6 +66,7 @@ class Comparison:
         """Run what is missing, beside whoever else is at work in the same folder."""
         with opened(self.folder, self.data):
             remember(self.folder, self.data, self.choice)
+            remember_places({sha256: file for trial in self.trials for sha256, file in trial.files.items()})
             write_plan(self.folder, self.trials)
             tidy(self.folder)
             for id in listing(self.folder).unknown if retry_failed else ():
@@ -102,7 +103,7 @@ class Comparison:
             return self.results()
         with display(len(missing), progress) as shown:
             page = LivePage(self.results, len(self.trials), len(missing)) if report else None
-            results = self.run(runs, _all_of(shown.watch, watch, page.watch if page else None), retry_failed)
+            results = self.run(runs, all_of(shown.watch, watch, page.watch if page else None), retry_failed)
         if report:
             results.report(results.page)
         for sentence in troubles(results.troubled):
@@ -114,15 +115,6 @@ class Comparison:
         found, trials = listing(self.folder, files=True).results, self.folder / "trials"
         own = [Outcome(trial, found[trial.id], trials / trial.id) for trial in self.trials if trial.id in found]
         return Results(tuple(variants(own)), self.folder, self.data)
-
-
-def _all_of(*watches: Watch | None) -> Watch:
-    def watch(trial: Trial, event: Event) -> None:
-        for one in watches:
-            if one:
-                one(trial, event)
-
-    return watch
 
 
 def prepare(
@@ -295,6 +287,6 @@ def _trained(
         print(f"{about}, network {trial.network}; its model goes to {made.folder}", file=sys.stderr, flush=True)
     with display(1, progress) as shown:
         threads = threads_for(largest([trial])) if threads is None else threads
-        result = made.run(options, threads=threads, watch=_all_of(shown.watch, watch))
+        result = made.run(options, threads=threads, watch=all_of(shown.watch, watch))
     made.check(result)
     return made.model(options.device)

@@ -1,13 +1,14 @@
-"""Know this computer: cores, memory, disk, devices, versions; write sizes and durations in words."""
+"""Know this computer: cores, memory, disk, devices, versions, places of files; write sizes and durations in words."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import domainwise
 from domainwise._version import __version__
 from domainwise.errors import InputError, is_whole
+from domainwise.files import make_folder, replacing_text, user_cache
 
 MOST = 256  # threads or processes that any machine can start; OpenMP ends a process that asks for a million
 
@@ -187,3 +189,31 @@ def environment_set(variables: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def remember_places(files: Mapping[str, str]) -> None:
+    """Remember on this machine where files lie, by their hashes: what people share says their names alone."""
+    known = _places()
+    found = {sha256: file for sha256, file in files.items() if known.get(sha256) != file}
+    if found:
+        with suppress(OSError):  # then they have to be named again
+            make_folder(_places_file().parent)
+            with replacing_text(_places_file()) as out:
+                json.dump({**known, **found}, out, indent=1)
+
+
+def place_of(file: str, sha256: str) -> str:
+    """Return where a file lies: as it is written, or where this machine has had the one with that hash."""
+    known = "" if not file or Path(file).is_absolute() else str(_places().get(sha256, ""))
+    return known if known and Path(known).is_file() else file
+
+
+def _places_file() -> Path:
+    return Path(os.environ.get("DOMAINWISE_CACHE") or user_cache()).expanduser() / "places.json"
+
+
+def _places() -> dict[str, str]:
+    with suppress(OSError, ValueError):
+        found = json.loads(_places_file().read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    return {}

@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from domainwise.machine import place_of
+
+FILES = {"file": "source", "network_file": "network_source", "weights_file": "weights"}  # and where their hashes are
 SEARCHED = ("batch", "dropout")  # settings beside hyperparameters that a random search draws
 INNER_LR = {"sgd": 1e-2, "momentum": 1e-3}  # of a walk, where it is left open; adam's is the outer lr
 Value = float | int | str | bool | None
@@ -86,6 +90,21 @@ class Trial:
 
     def to_json(self) -> dict[str, Any]:
         return {"id": self.id, **asdict(self)}
+
+    def shared(self) -> dict[str, Any]:
+        """Return it as it stands in files that people share, which name files without the folders they lie in."""
+        return {**self.to_json(), **{name: Path(getattr(self, name)).name for name in FILES}}
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The places of somebody's own files that it names, by their hashes."""
+        found = {getattr(self, sha256): getattr(self, name) for name, sha256 in FILES.items()}
+        return {sha256: file for sha256, file in found.items() if file}
+
+    def located(self) -> Trial:
+        """Return it with the places that these files have on this machine, as far as it knows them."""
+        found: Any = {name: place_of(getattr(self, name), getattr(self, sha256)) for name, sha256 in FILES.items()}
+        return replace(self, **found)
 
     @property
     def averages(self) -> tuple[str, ...]:

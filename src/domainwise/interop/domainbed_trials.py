@@ -41,7 +41,7 @@ def convert(sweep: Sweep, folder: Path) -> list[Path]:
 def _written(one: Imported, trial: Trial, folder: Path) -> Path:
     own = folder / "trials" / trial.id
     own.mkdir(parents=True, exist_ok=True)
-    publish(own / "trial.json", sealed(trial.to_json()))
+    publish(own / "trial.json", sealed(trial.shared()))
     (own / "records.jsonl").unlink(missing_ok=True)
     for record in one.run.records:
         append(own / "records.jsonl", record)

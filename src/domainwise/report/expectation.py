@@ -109,7 +109,7 @@ def _weights(trial: Trial, file: Path | str | None) -> str:
         if file is not None:
             raise InputError(f"these networks started from no file (weights={trial.weights}): leave the weights out")
         return ""
-    place = Path(file or trial.weights_file).expanduser()
+    place = Path(file or trial.located().weights_file).expanduser()
     if not place.is_file():
         raise InputError(
             f"the weights that these networks started from are not in {place} any more: name it with --weights "

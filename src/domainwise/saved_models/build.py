@@ -63,6 +63,7 @@ def allowed(trial: Trial, home: Path, *, trust_code: bool, named: Trial | None =
 
     ``named`` is a trial whose code was named in the present call: where the same is wanted, its files are taken.
     """
+    trial = trial.located()
     if named and (trial.algorithm, trial.source) == (named.algorithm, named.source):
         trial = replace(trial, file=named.file)
     if named and (trial.network, trial.network_source) == (named.network, named.network_source):

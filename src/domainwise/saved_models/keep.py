@@ -55,7 +55,7 @@ class Keeper:
         self.algorithm, self.classes, self.featurizer = algorithm, len(data.classes), featurizer
         if self.keep != "none" or self.snapshots:
             self.about: dict[str, Any] = {
-                "trial": self.trial.to_json(),
+                "trial": self.trial.shared(),
                 "classes": data.classes,
                 "domains": data.names,
                 "channels": data.shape[-1],

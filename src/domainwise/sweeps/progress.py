@@ -19,6 +19,7 @@ from domainwise.sweeps.disk_space import disk_needed
 from domainwise.sweeps.engine import Runs
 from domainwise.sweeps.status import describe, estimate, working
 from domainwise.terminal import console, draws_bars, lively, plain_streams
+from domainwise.training.run_trial import Watch
 
 if TYPE_CHECKING:
     from domainwise.experiment.trial import Trial
@@ -204,3 +205,14 @@ def troubles(found: Iterable[Outcome]) -> Iterator[str]:
         first = troubled[0].trial
         where = f"the first on {'+'.join(first.targets)} with seed {first.seed}"
         yield f"{label}: {len(troubled)} {status}, {where}: {troubled[0].result['message']}"
+
+
+def all_of(*watches: Watch | None) -> Watch:
+    """Return a watcher that passes on what it hears to several."""
+
+    def watch(trial: Trial, event: Event) -> None:
+        for one in watches:
+            if one:
+                one(trial, event)
+
+    return watch

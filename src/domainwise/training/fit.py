@@ -27,7 +27,7 @@ from domainwise.experiment.results import DAMAGED, trial_in
 from domainwise.experiment.settings import Choice, Settings, resolve, whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, reading
-from domainwise.machine import check_count
+from domainwise.machine import check_count, remember_places
 from domainwise.saved_models.card import CARD, Expectation, read as read_card, write as write_card
 from domainwise.saved_models.evaluation import evaluate
 from domainwise.saved_models.keep import spread
@@ -69,6 +69,7 @@ class Fitting:
             _refuse_damaged(self.folder)
             _refuse_other_snapshots(self.folder, spread(options.snapshots, self.trial.steps))
         remember(self.folder, self.data, self.choice)
+        remember_places(self.trial.files)
         expected = self.expected or self._expected_before()
         before = torch.get_num_threads()
         torch.set_num_threads(check_count("threads", threads))

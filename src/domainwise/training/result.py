@@ -50,7 +50,7 @@ def failed(folder: Path, trial: Trial, message: str, device: str) -> Result:
     """Publish the failure of a trial whose process could not do so; what was there before stays, and is returned."""
     home, result = folder / "trials" / trial.id, result_of(trial, "failed", message, 0, [], 0.0, device)
     make_folder(home)
-    publish_once(home / "trial.json", sealed(trial.to_json()))
+    publish_once(home / "trial.json", sealed(trial.shared()))
     publish_once(home / "result.json", sealed({"files": {}, **result}))
     return served(home, trial) or result
 

@@ -69,7 +69,7 @@ def execute(
             clear_leftovers(home)
             for link in remove_links(home, (Journal.LEAN, Journal.WHOLE)):
                 watch(trial, {"note": f"{link} was a link, which is gone: what it leads to stays as it is"})
-            publish(home / "trial.json", sealed(trial.to_json()))
+            publish(home / "trial.json", sealed(trial.shared()))
             attempt = Attempt(trial, home, options, watch)
             result = attempt.ended(attempt.train(data))
             finish_again(folder)
