@@ -149,7 +149,7 @@ def folder(where: Path) -> Path:
 
 
 def test_weights_that_cannot_be_had_end_a_comparison_and_fail_no_trial(tiny: Path, tmp_path: Path) -> None:
-    asked = {"targets": "a", "seeds": 1, "steps": 1, "batch": 1, "network": TINY, "input_size": 64}
+    asked = {"targets": "a", "seeds": 1, "steps": 1, "batch": 1, "network": TINY, "input_size": 64, "probe": False}
     with pytest.raises(InputError, match=r"the pretrained weights of test_resnet\.r160_in1k could not be downloaded"):
         dw.compare(photographs(64), "erm", **asked, output="out")
     assert not [*(tmp_path / "out").glob("trials/*/result.json")]
