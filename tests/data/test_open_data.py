@@ -21,6 +21,9 @@ def test_data_is_opened_from_what_the_command_line_takes_and_decoded_once(
     assert first.fingerprint == dw.folders(root).fingerprint
     monkeypatch.setattr("domainwise.data.decoded.decode_all.read_rgb", None)
     assert dw.open_data(root, 8, cache=cache).home == first.home
+    assert dw.open_data("digits", 16).fingerprint == dw.digits().fingerprint
+    with pytest.raises(dw.InputError, match="digits have 16 x 16 pixels and are read in no other size"):
+        dw.open_data("digits", 32)
     with pytest.raises(dw.InputError, match="neither a file nor a folder"):
         dw.open_data("nowhere")
 

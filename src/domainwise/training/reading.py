@@ -101,6 +101,11 @@ def open_data(
     """
     source = find_source(os.fspath(place))
     if isinstance(source, Domains):
+        if size is not None and source.shape[:2] != (size, size):
+            raise InputError(
+                f"the images of {source.name} have {source.shape[0]} x {source.shape[1]} pixels and are read in no "
+                f"other size: leave size out, and say input_size={size} where a network is to see them so"
+            )
         return source
     source.require_usable(strict=strict)
     sizes = Sizes(size, size) if size is not None else _usual_sizes(source)
