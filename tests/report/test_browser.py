@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import html
+import io
 import re
 import shutil
 import subprocess
@@ -14,6 +16,7 @@ from made_counts import count
 from made_outcomes import Study
 from PIL import Image
 
+from domainwise.report.page.mistakes import Gallery, Shown
 from domainwise.report.page.page import write
 
 pytestmark = pytest.mark.browser
@@ -100,6 +103,24 @@ def test_pictures_have_a_size(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_makes_the_page_scroll_sideways(page: Path, tmp_path: Path, width: int) -> None:
     assert int(asked(tmp_path, page, width, "frame.documentElement.scrollWidth")) == width
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_differences_and_mistakes_fit_and_pictures_are_loaded(tmp_path: Path, width: int) -> None:
+    study = Study(tmp_path)
+    for seed in range(3):
+        study.add("erm", 0.6 + seed / 100, seed=seed).add("arith", 0.62 - seed / 100, seed=seed)
+    content = io.BytesIO()
+    Image.new("RGB", (96, 96), "red").save(content, "PNG")
+    picture = f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"
+    shown = [Shown(picture, "a-class-with-one-very-long-name → another", "image 7")] * 8
+    page = write(study.outcomes, tmp_path / "report.html", mistakes=Gallery("erm", {"75": shown}, ""))
+    script = (
+        "[frame.documentElement.scrollWidth, frame.querySelectorAll('#differences tbody tr').length, "
+        "...[...frame.querySelectorAll('#mistakes img')].map(s => s.naturalWidth)].join()"
+    )
+    found = [int(number) for number in asked(tmp_path, page, width, script).split(",")]
+    assert found == [width, 3, *[96] * 8]
 
 
 @pytest.mark.parametrize("width", [390, 1280])
