@@ -33,7 +33,7 @@ def _fan(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int, axes: A
     axes.plot([], [], color=YELLOW, linewidth=0.8, label="where weights can lead")
     models = visited(bowls, start, legs, inner_lr, inner_steps)
     axes.plot(*models.T.tolist(), "o--", color=INK, linewidth=0.8, markersize=3, markeredgewidth=0, label="the walk")
-    for name, width in (("MAML", 1.6), ("Arith", 3), ("Fish", 1.6)):  # Fish's is shorter, and lies on Arith's
+    for name, width in (("MAML", 1.6), ("Arith", 2.4), ("Fish", 1.2)):  # Fish's is shorter, and lies on Arith's
         move = displacement(bowls, start, legs, STRATEGIES[name].combine, inner_lr, inner_steps)
         arrow = {"arrowstyle": "->", "color": LOOKS[name], "linewidth": width, "shrinkA": 0, "shrinkB": 0}
         axes.annotate("", _point(start + longer * move), _point(start), arrowprops=arrow)
@@ -63,8 +63,9 @@ def _solid(bowls: Bowls, start: Tensor, inner_lr: float, inner_steps: int, flat:
         axes.quiver(*start.tolist(), *(tip - start).tolist(), color=LOOKS[name], linewidth=1.8, arrow_length_ratio=0.09)
         axes.plot([], [], color=LOOKS[name], linewidth=1.8, label=name)
     axes.plot(*bowls.centres.T.tolist(), "^", color=INK, markersize=6, label="optimum of a domain")
-    for number, centre in enumerate(bowls.centres, 1):
-        axes.text(*centre[:2].tolist(), float(centre[2]) + 0.5, str(number))
+    for number, (x, y, z) in enumerate(bowls.centres.tolist(), 1):
+        right, up = (0.25, -0.2) if number == 2 else (0, 0.5)  # above the second one is Arith's arrow
+        axes.text(x, y + right, z + up, str(number), zorder=10)
     axes.plot(*bowls.centroid[:, None].tolist(), "*", color=INK, markersize=8, label="centroid")
     axes.set(xlabel="x", ylabel="y", zlabel="z", xticks=range(6), yticks=range(6), zticks=range(6))
     axes.grid(visible=False)
@@ -116,7 +117,9 @@ def _landmarks(bowls: Bowls, axes: Axes) -> None:
     axes.plot(*bowls.centres.T.tolist(), "^", color=INK, markersize=7, markeredgewidth=0, label="optimum of a domain")
     for number, centre in enumerate(bowls.centres, 1):
         axes.annotate(str(number), _point(centre), (8, -3), textcoords="offset points", ha="center")
-    axes.plot(*bowls.centroid[:, None].tolist(), "*", color=INK, markersize=11, fillstyle="none", label="centroid")
+    axes.plot(
+        *bowls.centroid[:, None].tolist(), "*", color=INK, markersize=11, fillstyle="none", zorder=5, label="centroid"
+    )
     axes.set(xlabel="first parameter", ylabel="second parameter")
     axes.set_aspect("equal")
     axes.margins(0.12)
