@@ -186,6 +186,22 @@ def test_a_file_of_weights_brings_its_network_and_is_asked_for_again(
     assert "auto, the network of these weights, on a CPU: network" in " ".join(shown.split())
 
 
+def test_what_has_been_run_is_shown_without_the_weights_and_what_is_missing_says_that_it_needs_them(
+    tiny: Path, tmp_path: Path, domainwise
+) -> None:
+    cached(tiny, TINY, whole=True)
+    compare = ["compare", "--data", folder(tmp_path), "--algorithms", "erm", "--seeds", 1, "--steps", 1, "--batch", 1]
+    compare += ["--size", 32, "-o", "out"]
+    first = domainwise(*compare, "--targets", "a")
+    for file in tiny.rglob("model.safetensors"):
+        file.unlink()
+    again = domainwise(*compare, "--targets", "a")
+    assert (again[0], again[1]) == (first[0], first[1]) == (0, first[1])
+    code, _, said = domainwise(*compare, "--targets", "b")
+    assert code == 2
+    assert f"the pretrained weights of {TINY} could not be downloaded" in said
+
+
 def test_a_damaged_memory_is_told_of_and_made_again(hub: Path, tmp_path: Path) -> None:
     asked = {"targets": "a", "seeds": 1, "steps": 1, "output": "out"}
     dw.compare(photographs(64), "erm", **asked)

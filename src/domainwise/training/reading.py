@@ -18,6 +18,7 @@ from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.data.sources.open import benchmark_named, find_source, foreseen, read_source
 from domainwise.errors import InputError, legible, typed
+from domainwise.experiment.output_folder import is_ours
 from domainwise.experiment.settings import Settings, resolve
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import check_network
@@ -68,7 +69,9 @@ def read(
     settings = automatic(settings, source, device=device, output=output)
     if isinstance(source, Domains):
         return source, settings
-    check_network(settings.network, settings.weights, settings.input_size)
+    # Where trials have been run already, it may be that none is missing: who runs one checks it then.
+    if not (output is not None and settings.weights == "pretrained" and is_ours(Path(output).expanduser())):
+        check_network(settings.network, settings.weights, settings.input_size)
     sizes = Sizes(settings.train_size, settings.input_size)  # type: ignore[arg-type]  # settings has checked it
     source.require_usable(strict=how.strict)
     check(foreseen(source, sizes), settings)
