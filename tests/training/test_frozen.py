@@ -17,7 +17,7 @@ from torch import nn
 import domainwise as dw
 from domainwise import InputError
 from domainwise.acceleration.shared_device import directly
-from domainwise.algorithms import create, names, parse
+from domainwise.algorithms import create, names, parse, resolved
 from domainwise.data.domains import Domains
 from domainwise.experiment import outcomes
 from domainwise.experiment.integrity import Damaged
@@ -120,9 +120,9 @@ def test_a_saved_probe_takes_images_and_does_on_them_what_its_result_says(tmp_pa
 
 
 def test_models_of_one_featurizer_share_its_file_which_is_checked(tmp_path: Path, weights: Path) -> None:
-    for text in ("probe", "coral"):
+    for text in ("probe", "irm"):
         run(trial(text, network="small", weights=weights, features="frozen"), tmp_path / text, snapshots=0)
-    first, second = (tmp_path / text / "best" / FEATURIZER for text in ("probe", "coral"))
+    first, second = (tmp_path / text / "best" / FEATURIZER for text in ("probe", "irm"))
     assert first.stat().st_ino == second.stat().st_ino
     start = build("small", (8, 8, 1), 2, weights=weights).featurizer.state_dict()
     assert all(torch.equal(read(second.parent)[f"featurizer.{name}"], value) for name, value in start.items())
@@ -130,7 +130,7 @@ def test_models_of_one_featurizer_share_its_file_which_is_checked(tmp_path: Path
     content[-1] ^= 1
     second.write_bytes(content)
     with pytest.raises(Damaged, match="has changed since"):
-        dw.load(tmp_path / "coral")
+        dw.load(tmp_path / "irm")
 
 
 def test_a_killed_probe_goes_on_exactly(tmp_path: Path, weights: Path) -> None:
@@ -198,18 +198,41 @@ def test_a_cache_that_cannot_be_written_to_is_no_reason_to_stop(tmp_path: Path, 
     assert "only in memory" in said[0]
 
 
-@pytest.mark.parametrize("name", sorted({*names()} - {"arm"}))
+@pytest.mark.parametrize("name", sorted({*names()} - {"arm", "coral", "mmd", "causirl"}))
 def test_every_algorithm_trains_on_frozen_features(name: str, weights: Path) -> None:
     made = set_up(trial(name, network="small", weights=weights, features="frozen"), DATA, RunOptions(), print, directly)
     metrics = made.update(made.feed.draw(made.algorithm.fresh))
     assert torch.isfinite(metrics["loss"])
 
 
+MATCHING = ("coral", "mmd", "causirl")
+
+
+@pytest.mark.parametrize("name", MATCHING)
+def test_matching_features_that_do_not_change_would_be_erm(name: str, weights: Path) -> None:
+    frozen = trial("erm", network="small", weights=weights, features="frozen", dropout=0.0)
+    heads = []
+    for one in (
+        frozen,
+        replace(
+            frozen,
+            algorithm=name,
+            hyperparameters=resolved(create(name, lr=FROZEN["lr"], weight_decay=FROZEN["weight_decay"])),
+        ),
+    ):
+        made = set_up(one, DATA, RunOptions(), print, directly)
+        for _ in range(3):
+            made.update(made.feed.draw())
+        heads.append(made.algorithm.net.head.weight.detach())
+    assert torch.allclose(*heads, atol=1e-7)
+
+
 def test_what_cannot_be_done_with_frozen_features_is_a_sentence(weights: Path) -> None:
     with pytest.raises(InputError, match="leave out augment"):
         resolve(given={"features": "frozen", "augment": "flip"})
-    with pytest.raises(InputError, match="arm shows the network more than images"):
-        set_up(trial("arm", network="small", features="frozen"), DATA, RunOptions(), print, directly)
+    for name, why in {"arm": "shows the network more than images", **dict.fromkeys(MATCHING, "do not change")}.items():
+        with pytest.raises(InputError, match=f"{name} .*{why}: leave it out"):
+            trial(name, network="small", weights=weights, features="frozen")
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ class Algorithm:
     linear: ClassVar[bool] = False  # ... and needs net.head to be a nn.Linear
     samplewise: ClassVar[bool] = False  # whether the loss of a leg is a mean over its samples, each on its own
     leg_parts: ClassVar[int] = 1  # see :meth:`take_parts`; an object may have its own
+    matches_features: ClassVar[bool] = False  # whether all it adds to the cross-entropy is about the features
     extra_channels: ClassVar[int] = 0  # input channels the network must have beyond those of the images
     memory: ClassVar[tuple[str, ...]] = ()  # names of its own attributes that a run needs to go on
     recalled: ClassVar[tuple[str, ...]] = ()  # ... and those of them that a saved model needs to predict

@@ -20,6 +20,7 @@ class CausIRL(Penalized):
     """
 
     halves = True
+    matches_features = True
 
     penalty: float = hyper(1.0, log10(-1, 1), domainbed="mmd_gamma", least=0)
     distance: str = hyper("coral", choices=("coral", "mmd"))

@@ -14,6 +14,7 @@ class CORAL(Penalized):
     """
 
     halves = True
+    matches_features = True
 
     penalty: float = hyper(1.0, log10(-1, 1), domainbed="mmd_gamma", least=0)
 

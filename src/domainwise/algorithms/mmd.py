@@ -15,6 +15,7 @@ class MMD(Penalized):
     """
 
     halves = True
+    matches_features = True
 
     penalty: float = hyper(1.0, log10(-1, 1), domainbed="mmd_gamma", least=0)
 

@@ -55,8 +55,6 @@ def frozen(
     trial: Trial, data: Domains, algorithm: Algorithm, options: RunOptions, say: Callable[[str], None]
 ) -> Frozen:
     """Return the features that a trial trains on, which are computed only where nobody has computed them before."""
-    if algorithm.extra_channels:
-        raise InputError(f"{algorithm.name} shows the network more than images, so it cannot train on frozen features")
     net, featurizer = _remembered(_networks, _named(trial, data), lambda: _network(trial, data, algorithm))
     made_of = {
         "fingerprint": data.fingerprint,

@@ -43,6 +43,7 @@ def plan(
     layers = []
     for spec in specs:
         own = suited(of_algorithm(settings, spec.name, alone=len(specs) == 1), data)
+        _refuse_frozen(spec, own)
         same = {**shared_by_all(data, own), "average": average, **_named(spec)}
         layers.append((spec, own, origins(spec, own), same))
     trials: dict[str, Trial] = {}
@@ -65,6 +66,16 @@ def with_probe(specs: list[Spec], data: Domains, settings: Settings) -> list[Spe
     pretrained = settings.weights != "none" and settings.features == "trained" and not data.tabular
     own = "preset quick" in settings.origins.values() and data.name not in ("digits", *BENCHMARKS)
     return [*specs, Spec("probe")] if pretrained and own and "probe" not in {one.name for one in specs} else specs
+
+
+def _refuse_frozen(spec: Spec, settings: Settings) -> None:
+    """Refuse what frozen features make impossible, or leave without effect."""
+    cls = spec.cls()
+    if settings.features == "frozen" and (cls.extra_channels or cls.matches_features):
+        why = (
+            "shows the network more than images" if cls.extra_channels else "is about features, and those do not change"
+        )
+        raise InputError(f"{spec.label} {why}: leave it out, or features=frozen")
 
 
 def _named(spec: Spec) -> dict[str, str]:
