@@ -166,6 +166,17 @@ def test_nothing_is_compared_before_all_that_was_asked_for_has_ended(study: Stud
     assert found.sentences == ["1 trial has not ended: algorithms are compared when all have."]
 
 
+def test_trials_of_another_request_that_have_ended_are_not_waited_for(study: Study) -> None:
+    add(study, "erm")
+    add(study, "arith")
+    earlier = Results(tuple(study.outcomes), study.folder)
+    add(study, "fish")
+    trials = {one.folder.name: "" for one in study.outcomes if one.trial.algorithm == "fish"}
+    (study.folder / "plan.json").write_text(json.dumps({"trials": trials}))
+    assert earlier.waiting == 0
+    assert dw.power(earlier).gaps
+
+
 def test_pairs_that_lost_a_trial_are_left_out_and_counted(study: Study) -> None:
     add(study, "erm")
     add(study, "arith")

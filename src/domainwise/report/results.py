@@ -116,7 +116,7 @@ class Results:
         """Count the trials that were asked for last and have not ended."""
         from domainwise.sweeps.status import planned
 
-        return len(planned(self.folder).keys() - {outcome.folder.name for outcome in self.outcomes})
+        return sum(not (self.folder / "trials" / id / "result.json").is_file() for id in planned(self.folder))
 
     def answer(self, power: Power | None = None) -> str:
         """Say in words which row to take, what to expect of it, and what the seeds that were run can show.
