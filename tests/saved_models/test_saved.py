@@ -13,6 +13,8 @@ from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.experiment.records import read
 from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
+from domainwise.saved_models.card import Expectation, write
 from domainwise.training.plan import plan
 from domainwise.training.run_trial import execute
 
@@ -133,6 +135,21 @@ def test_runs_that_share_an_initialisation_are_averaged(tmp_path: Path) -> None:
     assert accuracy(best, np.arange(30)) > 0.6
 
 
+def test_an_average_promises_nothing_that_one_of_its_models_does(tmp_path: Path) -> None:
+    for i, lr in enumerate((1e-3, 2e-3)):
+        model = dw.fit(DATA, "erm", lr=lr, steps=4, output=tmp_path / str(i))
+        trial = Trial.from_json(model.config["trial"])
+        write(
+            tmp_path / str(i) / "best",
+            DATA,
+            trial,
+            model.config,
+            Expectation("erm", {"a": 0.5, "b": 0.7}, temperature=3.0),
+        )
+    assert dw.load(tmp_path / "0").card.temperature == 3
+    assert dw.average_runs([tmp_path / "0", tmp_path / "1"]).card.temperature == 1
+
+
 def test_runs_from_other_weights_or_data_are_refused(tmp_path: Path) -> None:
     trained(tmp_path / "0")
     trained(tmp_path / "1", seed=1)
@@ -140,6 +157,8 @@ def test_runs_from_other_weights_or_data_are_refused(tmp_path: Path) -> None:
         dw.average_runs([tmp_path / "0", tmp_path / "1"])
     with pytest.raises(InputError, match="other data"):
         dw.average_runs([tmp_path / "0"], stripes(size=40))
+    with pytest.raises(InputError, match="named more than once"):
+        dw.average_runs([tmp_path / "0", tmp_path / "0"])
     with pytest.raises(InputError, match="no models to average"):
         dw.average_runs([])
 

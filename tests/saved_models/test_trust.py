@@ -158,7 +158,7 @@ def test_code_that_a_folder_names_runs_in_no_command(
     model = place / "model"
     if opening in ("load", "average_runs"):
         with pytest.raises(InputError) as caught:
-            dw.load(model) if opening == "load" else dw.average_runs([model, model])
+            dw.load(model) if opening == "load" else dw.average_runs([model])
         said = str(caught.value)
     else:
         rest = {

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -28,7 +28,7 @@ from domainwise.experiment.settings import Choice, Settings, resolve, whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, reading
 from domainwise.machine import check_count, remember_places
-from domainwise.saved_models.card import CARD, Expectation, read as read_card, write as write_card
+from domainwise.saved_models.card import CARD, Card, Expectation, read as read_card, write as write_card
 from domainwise.saved_models.evaluation import evaluate
 from domainwise.saved_models.keep import spread
 from domainwise.saved_models.saved import CONFIG, PLAIN, Model, averager_of, described, home_of, load, loaded
@@ -172,6 +172,8 @@ def average_runs(folders: Sequence[Path | str], data: Domains | None = None, *, 
     """
     if not folders:
         raise InputError("there are no models to average: name the folders of some trials")
+    if len({Path(folder).absolute() for folder in folders}) < len(folders):
+        raise InputError("a model is named more than once, and would count as often: once is enough")
     models = [load(folder, which="best", trust_code=trust_code) for folder in folders]
     names = [str(folder) for folder in folders]
     states = [model.algorithm.net.state_dict() for model in models]
@@ -186,7 +188,7 @@ def average_runs(folders: Sequence[Path | str], data: Domains | None = None, *, 
             states, accuracies, lambda state: _validation(judge, state, data), inits=inits, names=names
         )
     first.algorithm.net.load_state_dict(averaged)
-    return first
+    return replace(first, card=Card())  # what one of them promises, and its temperature, is not that of their average
 
 
 def _validation(model: Model, state: dict[str, Tensor], data: Domains) -> float:
