@@ -18,6 +18,7 @@ NOT_AGAIN = ("TORCH_DYNAMO_RUN_GC_AFTER_COMPILE", "0")
 
 
 def main() -> None:
+    """Run the command line: a user's mistake is a sentence and exit code 2, a trial that failed exit code 1."""
     gc.set_threshold(*RARELY)
     os.environ.setdefault(*NOT_AGAIN)
     from domainwise.cli import app

@@ -48,7 +48,7 @@ from domainwise.training.suited_settings import automatic, averages_for, remembe
 
 @dataclass(frozen=True)
 class Comparison:
-    """The trials that are to be run, and where: laid out before anything starts."""
+    """Hold the trials that are to be run, and where: all is laid out before anything starts."""
 
     data: Domains
     trials: tuple[Trial, ...]

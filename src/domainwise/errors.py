@@ -26,7 +26,7 @@ class InputError(ValueError):
 
 
 class TrialError(InputError):
-    """A training came to no good end. The command line prints it and exits with 1."""
+    """Raised where a training came to no good end. The command line prints it and exits with 1."""
 
 
 class Note(UserWarning):
@@ -45,7 +45,7 @@ def warn(text: str, kind: type[Warning] = Note) -> None:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """What to put behind "unknown ...": the names that look like ``word``, or all of them."""
+    """Return what to put behind "unknown ...": the names that look like ``word``, or all of them."""
     known = list(known)
     near = get_close_matches(word.lower(), known, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
@@ -57,7 +57,7 @@ FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 
 
 def legible(name: str, keep: str = "") -> str:
-    """A name without what cannot be shown: not every name on a disk is valid Unicode, and some command the terminal."""
+    """Return a name without what cannot be shown: not every name is valid Unicode, and some command the terminal."""
     if name.isprintable() and name.isascii():
         return name
     return "".join(ascii(letter)[1:-1] if _commands(letter) and letter not in keep else letter for letter in name)
@@ -68,12 +68,12 @@ def _commands(letter: str) -> bool:
 
 
 def sentence(text: str) -> str:
-    """The same of something in lines."""
+    """Return text without what cannot be shown, but with its lines and tabs."""
     return legible(text, keep="\n\t")
 
 
 def printed(text: str) -> str:
-    """The same of anything that is printed: written so that what was JSON is JSON."""
+    """Return text without what cannot be shown, written so that what was JSON is JSON."""
     if text.isprintable() and text.isascii():
         return text
     return "".join(f"\\u{ord(c):04x}" if _commands(c) and c not in "\n\t" else c for c in text)
@@ -90,12 +90,12 @@ def some(names: Iterable[str]) -> str:
 
 
 def csv_row(*cells: object) -> list[object]:
-    """A row of a CSV file whose cells are :func:`defused`."""
+    """Return a row of a CSV file whose cells are :func:`defused`."""
     return [*map(defused, cells)]
 
 
 def defused(cell: object) -> object:
-    """A cell of a CSV file that no spreadsheet takes for a formula: such text gets an apostrophe in front of it."""
+    """Return a cell that no spreadsheet takes for a formula: such text gets an apostrophe in front of it."""
     if not isinstance(cell, str) or not FORMULA.match(cell):
         return cell
     try:
@@ -128,22 +128,24 @@ def typed(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is a whole number, of Python or of numpy, which True is not."""
+    """Return whether it is a whole number, of Python or of numpy, which True is not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
+    """Return whether it is a number, which True is not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def plain(value: Any) -> Any:
-    """A number of numpy as Python's own, so that ids and files know no difference; anything else as it is."""
+    """Return a number of numpy as Python's own, so that ids and files know no difference; else what was given."""
     if type(value) in (bool, int, float) or not is_number(value):
         return value
     return int(value) if is_whole(value) else float(value)
 
 
 def require(name: str, value: object, hint: Any) -> None:
+    """Refuse a value that does not fit a type, with a sentence that names it."""
     if isinstance(value, str) and "\0" in value:
         raise InputError(f"{name} holds a NUL character, which no name can have: got {short(value)}")
     if not _fits(value, hint):

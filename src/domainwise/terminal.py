@@ -30,6 +30,7 @@ class Plain:
         self.stream = stream
 
     def write(self, text: str) -> int:
+        """Write text without commands; return how many letters were given."""
         self.stream.write(printed(text))
         return len(text)
 
@@ -73,17 +74,17 @@ def plainly(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def lively(progress: bool | None) -> bool:
-    """Whether to show progress: as asked, and if nobody has said, where a person looks on."""
+    """Return whether to show progress: as asked, and if nobody has said, where a person looks on."""
     return progress if progress is not None else in_notebook() or bool(sys.stderr and sys.stderr.isatty())
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
+    """Return whether this process is the kernel of a notebook."""
     return "ipykernel" in sys.modules and "IPython" in sys.modules
 
 
 def draws_bars() -> bool:
-    """Whether bars can be drawn: on a terminal, and in a notebook that has widgets."""
+    """Return whether bars can be drawn: on a terminal, and in a notebook that has widgets."""
     if in_notebook():
         return find_spec("ipywidgets") is not None
     return bool(sys.stderr and sys.stderr.isatty())

@@ -21,12 +21,12 @@ from domainwise.errors import InputError
 
 
 def source_of(file: Path | str) -> str:
-    """What a file says, as a hash; an edited file is another algorithm, or another network."""
+    """Return the hash of what a file says; an edited file is another algorithm, or another network."""
     return hashlib.sha256(_content(Path(file))).hexdigest()
 
 
 def module_of(file: Path, sha256: str = "") -> ModuleType:
-    """The file, run once for each of its contents; where a hash is given, only if it is that of the file.
+    """Run a file as a module, once for each of its contents; where a hash is given, only if it is that of the file.
 
     The text that is hashed is the text that is run: not what the file says a moment later, and no compiled file that
     lies beside it.

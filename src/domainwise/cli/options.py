@@ -148,7 +148,7 @@ Address = Annotated[
 
 @dataclass(frozen=True)
 class PaperChoices:
-    """The settings of a trial that are not left to the preset, nor to a table of the paper."""
+    """Hold the settings of a trial that are not left to the preset, nor to a table of the paper."""
 
     panel: ClassVar[str] = "Training"
 
@@ -164,7 +164,7 @@ class PaperChoices:
 
 @dataclass(frozen=True)
 class Choices(PaperChoices):
-    """The settings of a trial that are not left to the preset."""
+    """Hold the settings of a trial that are not left to the preset."""
 
     features: Features = None
     balanced: Balanced = False
@@ -173,7 +173,7 @@ class Choices(PaperChoices):
 
 @dataclass(frozen=True)
 class Models:
-    """Which models a trial leaves, and what is evaluated beside."""
+    """Say which models a trial leaves, and what is evaluated beside."""
 
     panel: ClassVar[str] = "What a trial leaves"
 
@@ -184,14 +184,14 @@ class Models:
 
 @dataclass(frozen=True)
 class ModelsOfSweep(Models):
-    """The same for a search of many trials, which keeps no models by itself."""
+    """Keep no models by default, for a search of many trials."""
 
     keep: Keep = Kept.none
 
 
 @dataclass(frozen=True)
 class Images:
-    """How data is read."""
+    """Say how images are read."""
 
     panel: ClassVar[str] = "Reading images"
 
@@ -202,7 +202,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Machine:
-    """What one trial runs on."""
+    """Say on what a trial runs, and how fast."""
 
     panel: ClassVar[str] = "This machine"
 
@@ -216,7 +216,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Many:
-    """How many trials run at once, and what becomes of those that do not end."""
+    """Say how many trials run at once, and what becomes of those that do not end."""
 
     panel: ClassVar[str] = "Many trials"
 
@@ -229,7 +229,7 @@ class Many:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Which engine runs the trials."""
+    """Say which engine runs the trials."""
 
     panel: ClassVar[str] = "Many trials"
 
@@ -239,7 +239,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Inside:
-    """How a trained model and its data are opened to look inside."""
+    """Say how a trained model and its data are opened to look inside."""
 
     panel: ClassVar[str] = "This machine"
 
@@ -252,7 +252,7 @@ class Inside:
 
 @dataclass(frozen=True)
 class Results:
-    """Where results go, and how they are printed."""
+    """Say where results go, and how they are printed."""
 
     panel: ClassVar[str] = "Results"
 

@@ -66,6 +66,7 @@ class Making:
 
     @property
     def troubled(self) -> bool:
+        """Return whether any trial came to no good end."""
         return any(outcome.result["status"] != "finished" for outcome in self.ended.values())
 
     def _wish(self, name: str) -> PaperRequest:
@@ -135,7 +136,7 @@ def _surface(name: str, data: Domains, outcomes: Sequence[Outcome], device: str)
 
 
 def name_of(text: str) -> str:
-    """What the data will be called, before it is opened."""
+    """Return what data will be called, before it is opened."""
     if "\0" in text:
         raise InputError(f"no data is called {text!a}")
     benchmark, path = benchmark_named(text), Path(text).expanduser().resolve()
@@ -143,6 +144,7 @@ def name_of(text: str) -> str:
 
 
 def is_the_papers(text: str) -> bool:
+    """Return whether data is one of the paper's benchmarks."""
     benchmark = benchmark_named(text)
     return benchmark is not None and benchmark.name in DATA_SETS
 

@@ -70,7 +70,7 @@ class Trial:
 
     @property
     def used(self) -> dict[str, Value]:
-        """The hyperparameters with the values that training goes by, for eyes; in the id, one left open stays so."""
+        """Return the hyperparameters with the values that training goes by; in the id, one left open stays so."""
         found = dict(self.hyperparameters)
         inner = found.get("inner")
         if isinstance(inner, str) and inner in (*INNER_LR, "adam") and found.get("inner_lr", 0) is None:
@@ -97,7 +97,7 @@ class Trial:
 
     @property
     def files(self) -> dict[str, str]:
-        """The places of somebody's own files that it names, by their hashes."""
+        """Return the places of somebody's own files that it names, by their hashes."""
         found = {getattr(self, sha256): getattr(self, name) for name, sha256 in FILES.items()}
         return {sha256: file for sha256, file in found.items() if file}
 
@@ -108,7 +108,7 @@ class Trial:
 
     @property
     def averages(self) -> tuple[str, ...]:
-        """The averagers beside it, by name."""
+        """Return the averagers beside it, by name."""
         return tuple(name for name in separated(self.average) if name != "none")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A trained model on disk: weights as safetensors, and a config.json that says how to use them. Never a pickle."""
+"""Load and save trained models: weights as safetensors, and a config.json that says how to use them; no pickle."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ class Model:
 
     @property
     def classes(self) -> tuple[str, ...]:
+        """Return the names of the classes, in the order of the probabilities."""
         return tuple(self.config["classes"])
 
     @property
     def expectation(self) -> str:
-        """A sentence on how right it will be at a new site; empty where no comparison has told."""
+        """Return a sentence on how right it will be at a new site; empty where no comparison has told."""
         return str(self.card.expected or "")
 
     def predict(self, images: npt.ArrayLike | Tensor, *, min_probability: float = 0.0) -> list[str]:

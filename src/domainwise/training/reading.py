@@ -40,7 +40,7 @@ def settings_for(
 
 @dataclass(frozen=True)
 class Reading:
-    """How data is read where it lies."""
+    """Say how data is read where it lies."""
 
     cache: Place | None = None  # the folder of decoded images; None is the usual one
     skip_corrupt: bool = False

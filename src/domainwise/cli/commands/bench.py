@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 
 class BenchFormat(StrEnum):
+    """Name how timings are printed."""
+
     table = "table"
     json = "json"
 
@@ -25,6 +28,20 @@ SLOW = (
 _COLUMNS = {"update, ms": 10, "all-in, ms": 10, "images/s": 8, "evaluated/s": 11, "memory, GiB": 11, "start, s": 8}
 
 
+@dataclass(frozen=True)
+class Speed:
+    """Say on what is measured, and in which way."""
+
+    panel: ClassVar[str] = "This machine"
+
+    device: o.Device = "auto"
+    precision: o.Precision = None
+    no_compile: o.NoCompile = False
+    no_capture: o.NoCapture = False
+    threads: o.Threads = None
+
+
+@o.grouped
 def bench(
     algorithms: Annotated[str, typer.Option(help="Which ones, or all.")] = "erm,fish,arith",
     network: Annotated[
@@ -34,11 +51,8 @@ def bench(
     batch: Annotated[int, typer.Option(min=1, max=MOST, help="Images of each domain in an update.")] = 32,
     domains: Annotated[int, typer.Option(min=1, max=MOST, help="Source domains.")] = 3,
     updates: Annotated[int, typer.Option(min=1, max=MOST, help="Updates to time.")] = 30,
-    device: o.Device = "auto",
-    precision: o.Precision = None,
-    no_compile: o.NoCompile = False,
-    no_capture: o.NoCapture = False,
-    threads: o.Threads = None,
+    *,
+    speed: Speed,
     format: Annotated[BenchFormat, typer.Option("--format", help="How it is printed.")] = BenchFormat.table,
 ) -> None:
     """Measure how fast this machine trains: milliseconds per update, images per second, memory."""
@@ -53,11 +67,12 @@ def bench(
     from domainwise.machine import check_count, choose_device, cores
     from domainwise.terminal import pace
 
-    device = choose_device(device)
-    torch.set_num_threads(check_count("threads", cores() if threads is None else threads))
+    device = choose_device(speed.device)
+    torch.set_num_threads(check_count("threads", cores() if speed.threads is None else speed.threads))
     setup = Setup(
         network, size, size + 3, domains=domains, batch=batch, device=device, updates=updates,
-        precision=precision or ("fp32" if device == "cpu" else "bf16"), fast=Fast(not no_compile, not no_capture),
+        precision=speed.precision or ("fp32" if device == "cpu" else "bf16"),
+        fast=Fast(not speed.no_compile, not speed.no_capture),
     )  # fmt: skip
     specs = parse(algorithms)
     name = torch.cuda.get_device_name(device) if device != "cpu" else f"cpu, {torch.get_num_threads()} threads"

@@ -20,6 +20,8 @@ SHOWN = 20  # corrupt files and duplicates; --format json has them all
 
 
 class SurveyFormat(StrEnum):
+    """Name how a survey is printed."""
+
     table = "table"
     json = "json"
 

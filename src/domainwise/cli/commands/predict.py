@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 
 class PredictionFormat(StrEnum):
+    """Name how predictions are written."""
+
     table = "table"
     csv = "csv"
     json = "json"

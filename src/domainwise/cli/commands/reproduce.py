@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 class Error(StrEnum):
+    """Name what stands behind ±."""
+
     standard_error = "standard-error"
     deviation = "deviation"
     domainbed = "domainbed"
@@ -125,6 +127,7 @@ def possible(names: Sequence[str], wish: PaperRequest, data: bool, all_of_them: 
 
 
 def from_folder(names: Sequence[str], source: Path, wish: PaperRequest, results: o.Results) -> None:
+    """Make tables from results that are there, and run nothing."""
     from domainwise.cli.reproducing import ours
     from domainwise.errors import InputError
     from domainwise.paper.figures import figure5
@@ -176,6 +179,7 @@ def report(made: Sequence[Page | Drawing], outcomes: Sequence[Outcome], folder: 
 
 
 def finish(folder: Path, about: str, quiet: bool) -> None:
+    """Write the page that shows all that was made."""
     import sys
 
     from domainwise.paper.index import write_index

@@ -27,7 +27,7 @@ def show(
 
 
 def trials_named(text: str) -> list[Path]:
-    """The folders of the trials that are meant; a bare id is looked for where results go by default."""
+    """Return the folders of the trials that are meant; a bare id is looked for where results go by default."""
     path = Path(text)
     if any((path / name).is_file() for name in ("trial.json", "result.json")):
         return [path]
@@ -46,6 +46,7 @@ def _in(output: Path, beginning: str) -> list[Path]:
 
 
 def explained(folder: Path) -> str:
+    """Explain the number that is reported of one trial."""
     from domainwise.experiment.results import Outcome, outcomes, result_in, told_apart, trial_in
     from domainwise.report.explain import explanation, standing
 
