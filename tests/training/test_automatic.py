@@ -14,11 +14,12 @@ import domainwise as dw
 from domainwise import InputError
 from domainwise.api import prepare
 from domainwise.averaging import canonical
+from domainwise.data.sources.open import find_source
 from domainwise.errors import Note
 from domainwise.experiment import integrity
 from domainwise.experiment.settings import resolve
 from domainwise.networks import pretrained
-from domainwise.training.suited_settings import automatic, averages_for
+from domainwise.training.suited_settings import automatic, averages_for, suited
 
 CACHE = "resnet18.tv_in1k"
 TINY = "test_resnet.r160_in1k"  # one to train in a moment
@@ -144,7 +145,7 @@ def folder(where: Path) -> Path:
     for domain in ("a", "b"):
         for kind, colour in (("cat", (9, 9, 9)), ("dog", (200, 9, 9))):
             for i in range(5):
-                draw(where / "photos" / domain / kind / f"{i}.png", (*colour[:2], i), (32, 32))
+                draw(where / "photos" / domain / kind / f"{i}.png", (*colour[:2], 10 * i + (domain == "b")), (80, 70))
     return where / "photos"
 
 
@@ -165,6 +166,19 @@ def test_fit_says_what_a_small_network_from_nothing_means(hub: Path, tmp_path: P
     assert code == 0
     assert "network small" in err
     assert "The network small was trained from nothing" in out
+
+
+def test_images_of_files_are_not_enlarged_and_python_sees_what_the_command_sees(tiny: Path, tmp_path: Path) -> None:
+    cached(tiny, TINY)
+    found = find_source(str(folder(tmp_path)))
+    there = automatic(resolve(device="cpu"), found)
+    assert (there.network, there.input_size, there.train_size) == (TINY, 80, 80)
+    opened = suited(resolve(device="cpu"), dw.open_data(str(tmp_path / "photos")))
+    assert (opened.network, opened.input_size) == (TINY, 80)
+    small = tmp_path / "small"
+    for domain in "ab":
+        draw(small / domain / "cat" / "0.png", (1, 2, 3), (28, 28))
+    assert automatic(resolve(), find_source(str(small))).origins["network"] == "auto, images of 28 pixels"
 
 
 def test_a_file_of_weights_brings_its_network_and_is_asked_for_again(

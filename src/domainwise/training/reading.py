@@ -12,8 +12,7 @@ from typing import Any
 
 from domainwise.data.decoded.array_files import Damaged, read_about, verify
 from domainwise.data.decoded.cache import cache_folder, entries
-from domainwise.data.decoded.decode_all import SAMPLE, Sizes
-from domainwise.data.decoded.image import image_shape, pillow_warnings
+from domainwise.data.decoded.decode_all import Sizes
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.data.sources.open import benchmark_named, find_source, foreseen, read_source
@@ -116,10 +115,7 @@ def open_data(
 
 
 def _usual_sizes(source: Listing) -> Sizes:
-    some = source.files[:: -(-len(source.files) // SAMPLE)]
-    with pillow_warnings():
-        shapes = [shape for file in some if (shape := image_shape(file.path))]
-    side = max((max(shape) for shape in shapes), default=USUAL)
+    side = source.largest_side or USUAL
     return Sizes(side, side) if side < USUAL else Sizes(WITH_MARGIN, USUAL)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -135,18 +135,27 @@ def automatic(
     """
     if settings.network != AUTO or (isinstance(data, Domains) and data.tabular):
         return settings
-    side = min(data.evaluation_shape[:2]) if isinstance(data, Domains) else None
+    side = min(data.evaluation_shape[:2]) if isinstance(data, Domains) else data.largest_side
     if side is not None and side < ENOUGH:  # on any machine
         return replace(_applied(settings, Choice(f"auto, images of {side} pixels", {"network": "small"})), choice=None)
     given = settings.weights if settings.origins.get("weights") == "given" else None
     made_for = data.fingerprint if isinstance(data, Domains) else data.state(AUTO)
     choice = _remembered(output, data.name, made_for)
     if choice is None or not _is_of(choice, given, output):
-        choice = replace(_chosen(settings, given, side, device), made_for=made_for)
+        choice = replace(_chosen(settings, given, device), made_for=made_for)
+        choice = replace(choice, settings=_not_enlarged(choice.settings, data, side))
     return _applied(settings, choice)
 
 
-def _chosen(settings: Settings, given: str | None, side: int | None, device: str) -> Choice:
+def _not_enlarged(values: Mapping[str, Any], data: Domains | Listing, side: int | None) -> Mapping[str, Any]:
+    """The settings for images that may be smaller than networks usually see them; arrays say themselves how large."""
+    if side is None or side >= values.get("input_size", 0):
+        return values
+    sizes = {} if isinstance(data, Domains) else {"input_size": side, "train_size": side}
+    return {**{name: value for name, value in values.items() if name not in ("input_size", "train_size")}, **sizes}
+
+
+def _chosen(settings: Settings, given: str | None, device: str) -> Choice:
     small = {"network": "small", "weights": "none", "precision": settings.precision}
     if given == "none":
         return Choice("auto, without weights as was asked", small)
@@ -164,8 +173,6 @@ def _chosen(settings: Settings, given: str | None, side: int | None, device: str
     if network == "small":
         return Choice(f"auto, {where}", {**small, "weights": weights}, weights_name=name)
     values = {**BACKBONE, **(ON_CPU if device == "cpu" else ON_GPU), "network": network, "weights": weights}
-    if side is not None and side < BACKBONE["input_size"]:  # images are not enlarged
-        values = {key: value for key, value in values.items() if key not in ("input_size", "train_size")}
     on = "on a CPU" if device == "cpu" else "on a GPU"
     return Choice(f"auto, {where}, {on}", {**values, "precision": settings.precision}, weights_name=name)
 

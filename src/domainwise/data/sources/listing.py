@@ -13,12 +13,22 @@ from pathlib import Path
 
 import numpy as np
 
-from domainwise.data.decoded.image import OF_THE_FILE, Box, ImageError, image_bytes, is_deep, pillow_warnings
+from domainwise.data.decoded.image import (
+    OF_THE_FILE,
+    Box,
+    ImageError,
+    image_bytes,
+    image_shape,
+    is_deep,
+    pillow_warnings,
+    pixels_of,
+)
 from domainwise.data.domains import FREE, Fixed, Labels, require_classes, require_domains
 from domainwise.data.sources.classes import class_notes, refuse_gaps, refuse_spellings
 from domainwise.errors import InputError, legible, warn
 
 MOST = 12  # names in a line
+SAMPLE = 100  # images that stand for all, where their sizes are asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +180,18 @@ class Listing:
         several = sorted(quoted(group) for group, domains in homes.items() if group and len(domains) > 1)
         what = "group(s) stand in several domains, so that a target shows what was trained on if they are the same"
         return [listed(what, several)] if several else []
+
+    @property
+    def largest_side(self) -> int | None:
+        """The longest side of the images in pixels, as a hundred of them tell by their heads; None where none can."""
+        sides = []
+        with pillow_warnings():
+            for file in self.files[:: -(-len(self.files) // SAMPLE)]:
+                with suppress(ImageError):
+                    if shape := image_shape(file.path):
+                        left, top, right, bottom = pixels_of(file.box, shape)
+                        sides += [right - left, bottom - top]
+        return max(sides, default=None)
 
     def warn(self, notes: Sequence[str]) -> None:
         """Warn of what is odd in the place where the user's own code called."""
