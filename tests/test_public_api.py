@@ -17,12 +17,20 @@ from domainwise.cli import app
 KEPT = Path(__file__).with_suffix(".txt")
 
 
+MADE = "domainwise.algorithms.create("
+
+
 def test_public_names_signatures_commands_and_options_are_those_written_down() -> None:
-    changes = difflib.unified_diff(
-        KEPT.read_text(encoding="utf-8").splitlines(), [*said()], "written down", "now", "", "", 0
-    )
-    changed = "\n".join(changes)
+    changed = changes()
     assert not changed, f"if this is meant, run python {KEPT.with_suffix('.py').name} in tests:\n{changed}"
+
+
+def changes() -> str:
+    """What differs from what is written down, but for algorithms that are new: those are found by themselves."""
+    kept = KEPT.read_text(encoding="utf-8").splitlines()
+    known = {line.partition(")")[0] for line in kept if line.startswith(MADE)}
+    now = [line for line in said() if not line.startswith(MADE) or line.partition(")")[0] in known]
+    return "\n".join(difflib.unified_diff(kept, now, "written down", "now", "", "", 0))
 
 
 def said() -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shutil
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import test_public_api
 from test_docs import PAGES, ROOT, blocks
 
 import domainwise.algorithms as package
@@ -53,6 +55,51 @@ def test_the_table_of_algorithms_takes_the_example_as_it_is(shrink: Path) -> Non
     (row,) = [line for line in made.splitlines() if line.startswith("| `shrink` |")]
     assert row.count("| not measured ") == 2
     assert "Loss: `CE + penalty sum_e mean z_e^2`" in row
+
+
+def test_what_is_written_down_of_the_api_need_not_be_changed_for_the_example(shrink: Path) -> None:
+    assert shrink.stem in "".join(test_public_api.said())
+    assert not test_public_api.changes()
+
+
+@pytest.mark.slow
+def test_the_example_takes_one_file_and_what_is_generated(tmp_path: Path) -> None:
+    """All that this repository checks of every algorithm, with the example pasted in."""
+    for name in (
+        "src",
+        "tests",
+        "docs",
+        "benchmarks",
+        "pyproject.toml",
+        "README.md",
+        "CONTRIBUTING.md",
+        "ARCHITECTURE.md",
+    ):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    for name, text in examples(ROOT / "CONTRIBUTING.md").items():
+        (tmp_path / "src" / "domainwise" / "algorithms" / name).write_text(text, encoding="utf-8")
+    for command in (
+        ["docs/make_algorithms.py"],
+        ["-m", "ruff", "check", "src"],
+        ["-m", "pytest", "-q", "-x", "-m", "not slow", "-k", "shrink", "tests/training", "tests/test_losses.py"],
+        [
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "--ignore-glob",
+            "*contributing.py",
+            "tests/algorithms",
+            "tests/test_public_api.py",
+        ],
+        ["-m", "pytest", "-q", "-x", "tests/test_imports.py", "tests/test_architecture.py"],
+    ):
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+        done = subprocess.run(
+            [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-1000:]}"
 
 
 @pytest.mark.slow

@@ -13,9 +13,9 @@ THIRDS = ("early", "midway", "late")
 OVERSHOOTS = 0.5  # of the steps of a walk raise the very loss that they descend: as many as go right
 FADED = 0.1  # of an outer step is all that a walk goes
 CAPTION = (
-    "At every evaluation one more walk is made, beside training: the share of its steps that raise the loss of the "
-    "very minibatch that they descend, and how far it goes, in units of the last step of the outer optimizer. Means "
-    "over all trials, in thirds of the evaluations."
+    "At every evaluation one more walk is made, beside training. Uphill: the percentage of its steps that raise the "
+    "loss of the very minibatch that they descend. Length: how far it goes, in units of the last step of the outer "
+    "optimizer. Means over all trials, in thirds of the evaluations."
 )
 
 
@@ -24,7 +24,7 @@ def section(grid: Grid) -> Section | None:
     found = {name: health for name, groups in grid.items() if (health := _health(groups))}
     if not found:
         return None
-    columns = [f"{what}, {third}" for what in ("steps that overshoot, %", "length") for third in THIRDS]
+    columns = [f"{what}, {third}" for what in ("uphill", "length") for third in THIRDS]
     rows = [(name, [(_shown(value), "") for value in (*rose, *far)]) for name, (rose, far) in found.items()]
     said = [sentence for name, (rose, far) in found.items() for sentence in _sentences(name, rose, far)]
     return Section("walks", "Walks", CAPTION, columns, rows, said)
