@@ -202,7 +202,7 @@ def compare(
         **options: settings of the preset (steps, batch, network, weights, ...), as ``set`` takes them too; ``set``
             also takes hyperparameters for all algorithms that have them. And options of a run: ``keep`` ("best",
             "none", "all") and ``snapshots`` say which models stay; ``evaluate_all``; ``compile``, ``capture`` and
-            ``deterministic`` on a GPU.
+            ``deterministic`` on a GPU; ``log_every`` and ``checkpoint_every``, in updates.
     """
     device = choose_device(device, elsewhere=engine == "ray")
     run, given = RunOptions.taken_from({**options, "cache": cache}, device)
