@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from made_data import stripes
+from made_data import image_folder, stripes
 from made_trials import Killed, die, remains, run, trial
 from torch import nn
 
@@ -255,6 +256,21 @@ def test_data_of_ones_own_and_a_pretrained_network_are_compared_with_a_probe(
     given: dict[str, Any] = {**settings, **asked, "targets": "c", "output": tmp_path / "o", "device": "cpu"}
     dw.compare(DATA, "erm", **given, dry_run=True)
     assert sorted({line.split()[1] for line in capsys.readouterr().out.splitlines()[:-1]}) == rows
+
+
+def test_the_command_line_has_the_probe_and_frozen_features_too(
+    domainwise: Callable[..., tuple[int, str, str]], weights: Path, tmp_path: Path
+) -> None:
+    photos = image_folder(tmp_path / "photos", side=8)
+    torch.save(build("small", (8, 8, 3), 2).featurizer.state_dict(), weights)
+    command = ["compare", "--data", photos, "--algorithms", "erm", "--targets", "art", "--seeds", 1, "--steps", 2]
+    command += ["--network", "small", "--weights", weights, "--size", 8, "-o", tmp_path / "o", "--dry-run"]
+    for option, rows in (None, ["erm", "probe"]), ("--no-probe", ["erm"]), ("--features=frozen", ["erm"]):
+        code, out, _ = domainwise(*command, *filter(None, [option]))
+        assert (code, sorted(line.split()[1] for line in out.splitlines()[:-1])) == (0, rows)
+    code, _, said = domainwise(*command, "--features=frozen", "--set", "augment=flip")
+    assert code == 2
+    assert "frozen features are computed once" in said
 
 
 def test_a_named_benchmark_is_compared_with_what_was_asked_for(weights: Path, tmp_path: Path) -> None:

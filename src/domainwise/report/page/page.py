@@ -189,7 +189,7 @@ def settings(outcomes: Sequence[Outcome]) -> list[Fact]:
     results = [outcome.result for outcome in outcomes]
     return [
         Fact("Data", listed(f"{trial.data} ({trial.fingerprint[:12]})" for trial in trials)),
-        Fact("Network", listed(trial.network for trial in trials)),
+        Fact("Network", listed(trial.network + ", frozen" * (trial.features == "frozen") for trial in trials)),
         Fact("Minibatch", listed(f"{trial.batch} images of each domain" for trial in trials)),
         Fact("Steps", listed(str(trial.steps) for trial in trials)),
         Fact("Evaluated", listed(f"every {trial.evaluate_every} steps" for trial in trials)),
