@@ -38,7 +38,9 @@ class Endless(Algorithm):
         return super().update(batches)
 """
 DRIVER = """
+import signal
 import sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup has ignored, and what is ignored stays so
 from made_data import stripes
 from domainwise import compare
 compare(stripes(), sys.argv[1] + ":Endless", targets="c", seeds=2, steps=200, output=sys.argv[2], processes=2)
