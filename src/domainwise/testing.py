@@ -175,7 +175,7 @@ def check_pickles(cls: type[Algorithm], settings: dict[str, Any]) -> None:
 
 def check_repr_makes_the_same_algorithm(cls: type[Algorithm], settings: dict[str, Any]) -> None:
     algorithm = cls(**{"lr": 0.0123, **settings})
-    if cls.name in names():
+    if cls.name in names() and type(create(cls.name)) is cls:  # one of a third party may bear the same name
         assert repr(create(repr(algorithm))) == repr(algorithm)
     assert "0.0123" in repr(algorithm), f"repr({cls.__name__}) does not show a hyperparameter that was set"
 

@@ -336,3 +336,9 @@ def test_advice_on_the_inner_rate_names_what_was_measured_and_only_for_the_walk_
     measured = "a pretrained ResNet-50 on PACS diverged in 1 of 8 runs at 0.03 and 2 of 4 at 0.05"
     assert advice(create("arith")) == f"a smaller inner_lr than 0.01 ({measured})"
     assert advice(create("fish", inner="adam", lr=5e-5)) == "a smaller inner_lr than 5e-05"
+
+
+def test_an_algorithm_of_ones_own_may_be_called_like_one_of_ours(tmp_path: Path) -> None:
+    file = tmp_path / "my_idea.py"
+    file.write_text(MY_IDEA.replace("class Shrink", "class Fish"))
+    check_algorithm(parse(f"{file}:Fish")[0].cls())
