@@ -39,6 +39,7 @@ INSIDE = {
     "surface": "surface out/trials/{id} --data digits -o surface.svg --points 3 --steps 2 --images 20",
     "balance": "balance out --data digits --steps 2 --images 20 --along",
     "tensorboard": "tensorboard out --logdir logs",
+    "fit --from": "fit --from out --device cpu --threads 1 --quiet -o fitted",
 }
 AGAIN = {"compare": COMPARE}
 RETRIED = {"compare --retry-failed": f"{COMPARE} --retry-failed", "compare, retried": COMPARE}
@@ -166,6 +167,7 @@ class Campaign:
     def _ask(self, words: str) -> Answer:
         shutil.rmtree("exported", ignore_errors=True)
         shutil.rmtree("logs", ignore_errors=True)
+        shutil.rmtree("fitted", ignore_errors=True)
         shutil.rmtree("fitted", ignore_errors=True)
         self.asked += 1
         return ask(words.format(id=self.id))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from contextlib import suppress
 
 from domainwise.errors import InputError
 from domainwise.experiment.records import Record, Summary
@@ -128,10 +127,11 @@ def _expected(outcome: Outcome) -> str:
     """What the comparison that a model comes from lets one expect of it; "" where it comes from none."""
     from domainwise.saved_models.card import read
 
-    with suppress(InputError):
+    try:
         expected = read(outcome.folder / ("best-average" if outcome.trial.averages else "best")).expected
-        return f"and the comparison that it comes from says: {expected}" if expected else ""
-    return ""
+    except InputError as error:
+        return f"and what to expect is not known: {error}."
+    return f"and the comparison that it comes from says: {expected}" if expected else ""
 
 
 def _evaluations(records: Sequence[Record]) -> str:
