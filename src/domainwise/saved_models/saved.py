@@ -86,9 +86,12 @@ class Model:
         width = getattr(self.algorithm.net.head, "in_features", 0)
         return np.concatenate([row.cpu().numpy() for row in rows] or [np.zeros((0, width), np.float32)])
 
-    @torch.no_grad()
     def _through(self, images: npt.ArrayLike | Tensor, function: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
         array = given_inputs(images, self.config["channels"], table=not self.config["input_size"])
+        return self._batches(array, function)
+
+    @torch.no_grad()
+    def _batches(self, array: npt.NDArray[Any], function: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
         recipe = augmentation("none", self.config["input_size"], self.config["mean"], self.config["std"])
         self.algorithm.net.eval()
         for i in range(0, len(array), BATCH):

@@ -23,7 +23,7 @@ from domainwise.experiment.results import DAMAGED, OUTCOMES, result_in
 from domainwise.experiment.selection import validation
 from domainwise.experiment.trial import Trial
 from domainwise.files import clear_leftovers, create_text, exists, lock_trial, make_folder, remove_links
-from domainwise.machine import processor_name, versions
+from domainwise.machine import processor_name, remember_places, versions
 from domainwise.meta.ranks import check_alone
 from domainwise.saved_models.keep import Keeper
 from domainwise.training.checkpoints import Checkpoints, Fresh, Resumed, Stopped, clear, listening
@@ -69,6 +69,7 @@ def execute(
             clear_leftovers(home)
             for link in remove_links(home, (Journal.LEAN, Journal.WHOLE)):
                 watch(trial, {"note": f"{link} was a link, which is gone: what it leads to stays as it is"})
+            remember_places(trial.files)
             publish(home / "trial.json", sealed(trial.shared()))
             attempt = Attempt(trial, home, options, watch)
             result = attempt.ended(attempt.train(data))
