@@ -150,6 +150,7 @@ def test_what_a_comparison_and_a_model_can_do_bears_odd_arguments(
     model, results, digits = dw.load("model"), dw.Results.open("results"), dw.digits()
     calls: dict[str, Callable[[Any], object]] = {
         "predict": model.predict, "probabilities": model.probabilities, "predict_files": model.predict_files,
+        "power": dw.power, "difference": lambda odd: dw.power(results, odd),
         "table": results.table, "select": lambda odd: results.table(select=odd), "report": results.report,
         "dropout": lambda odd: dw.Network(torch.nn.Identity(), torch.nn.Linear(2, 2), dropout=odd),
         "open": dw.Results.open, "domain": lambda odd: digits[odd],
@@ -170,6 +171,7 @@ def test_what_a_comparison_and_a_model_can_do_bears_odd_arguments(
 def test_every_public_function_is_tried() -> None:
     """Those that take modules and batches have tests of what they refuse beside what they do."""
     elsewhere = {"MetaOptimizer", "Network", "arithmetic", "constant", "last", "weighted", "and_mask", "sand_mask"}
+    elsewhere |= {"power"}  # with what a comparison can do
     kinds = {"Domains", "Results", "Model", "InputError", "__version__"}
     assert set(usual(Path())) >= set(dw.__all__) - elsewhere - kinds
     assert len(ODD) > 40
