@@ -28,6 +28,7 @@ from domainwise.experiment.results import DAMAGED, Outcome, listing, variants
 from domainwise.experiment.settings import Choice, Settings, resolve, together
 from domainwise.experiment.trial import Trial
 from domainwise.machine import choose_device, remember_places, threads_for
+from domainwise.meta.ranks import check_alone
 from domainwise.networks.network import check_network
 from domainwise.report.expectation import refitting, refuse_settings
 from domainwise.report.results import LivePage, Results as Results
@@ -72,6 +73,8 @@ class Comparison:
             for id in listing(self.folder).unknown if retry_failed else ():
                 restored(self.folder / "trials" / id)
             missing = self.missing(retry_failed)
+            if missing:
+                check_alone("a trial")  # here, since processes of its own would not know of other ranks
             for network in {trial.network for trial in missing if trial.weights == "pretrained"}:
                 check_network(network, "pretrained", missing[0].input_size)  # once, and not in every trial
             for trial in missing:  # one that finished stays until there is one with the averages that it lacks
