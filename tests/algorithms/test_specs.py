@@ -63,7 +63,7 @@ def test_a_class_of_this_session_is_known_by_its_source_and_runs_here(tmp_path: 
     assert {one.result["status"] for one in results.outcomes} == {"finished"}
     (first,) = (one.trial for one in results.outcomes if one.trial.label == "Mine")
     for options in ({"processes": 2}, {"timeout": 60.0}):
-        with pytest.raises(dw.InputError, match=r"Mine was defined in this session and lies in no file"):
+        with pytest.raises(dw.InputError, match=r"Mine was defined in this program and lies in no file"):
             dw.compare(data, Mine, output=tmp_path, **SHORT, **options)
 
     @algorithm
@@ -131,7 +131,7 @@ def test_what_a_class_reads_around_it_makes_it_another(tmp_path: Path, monkeypat
         with monkeypatch.context() as patch:
             patch.setitem(globals(), name, value)
             seen.add(source(cls))
-            with pytest.raises(dw.InputError, match="what the algorithm Reading reads in this session has changed"):
+            with pytest.raises(dw.InputError, match="what the algorithm Reading reads in this program has changed"):
                 spec.cls()
     assert len(seen) == 4
     assert spec.cls() is cls

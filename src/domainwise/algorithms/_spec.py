@@ -43,7 +43,7 @@ class Spec:
 
     @property
     def in_memory(self) -> bool:
-        """Whether it is a class that was defined in this session, which no other process knows."""
+        """Whether it is a class that was defined in this program, which no other process knows."""
         return bool(self.sha256) and not self.file
 
     def cls(self) -> type[Algorithm]:
@@ -127,7 +127,7 @@ def _changed(algorithm: Algorithm) -> dict[str, Any]:
     return {name: value for name, (field, value) in own.items() if value != field.default}
 
 
-_DEFINED: dict[tuple[str, str], type[Algorithm]] = {}  # classes of this session, by name and hash of their source
+_DEFINED: dict[tuple[str, str], type[Algorithm]] = {}  # classes of this program, by name and hash of their source
 
 
 def _defined(name: str, source: str) -> type[Algorithm]:
@@ -139,7 +139,7 @@ def _defined(name: str, source: str) -> type[Algorithm]:
     cls = _DEFINED[name, source]
     if class_source(cls) != source:
         raise InputError(
-            f"what the algorithm {name} reads in this session has changed since it was compared: put it back, or give "
+            f"what the algorithm {name} reads in this program has changed since it was compared: put it back, or give "
             "the class anew"
         )
     return cls

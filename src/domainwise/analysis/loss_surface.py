@@ -181,7 +181,7 @@ def _vector(task: Task, folder: Path, weights: Mapping[str, Tensor]) -> Tensor:
 
 
 def _names(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """As much of what a model is as tells it from the others: "seed 1", or "arith, step 299"."""
+    """Name each model by what tells it from the others: "seed 1", or "arith, step 299"."""
     described = [_described(config) for config in configs]
     names = [""] * len(configs)
     for key in described[0]:

@@ -121,7 +121,7 @@ class Making:
 
 
 def _alone(name: str, wish: PaperRequest) -> Page | Drawing:
-    """What needs no data."""
+    """Make what needs no data."""
     if name == "table5":
         return table5(wish)
     return figure1() if name == "figure1" else figure2()

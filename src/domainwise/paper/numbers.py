@@ -1,4 +1,4 @@
-"""What the paper printed, in percent. Nothing here was measured by us."""
+"""The numbers that the paper printed, in percent. Nothing here was measured by us."""
 
 from __future__ import annotations
 

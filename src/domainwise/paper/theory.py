@@ -1,4 +1,4 @@
-"""What the paper argues, computed exactly: walks between bowls with known optima, and the memory of an Adam."""
+"""Compute exactly what the paper argues: walks between bowls with known optima, and the memory of an Adam."""
 
 from __future__ import annotations
 

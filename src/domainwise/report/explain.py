@@ -124,7 +124,7 @@ def _verdict(outcome: Outcome, records: Sequence[Record]) -> list[str]:
 
 
 def _expected(outcome: Outcome) -> str:
-    """What the comparison that a model comes from lets one expect of it; "" where it comes from none."""
+    """Say what the comparison that a model comes from lets one expect of it; "" where it comes from none."""
     from domainwise.saved_models.card import read
 
     try:

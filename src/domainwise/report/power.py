@@ -74,7 +74,7 @@ def gap_between(name: str, baseline: str, statistic: Statistic, numbers: Mapping
 
 @dataclass(frozen=True)
 class Power:
-    """What a comparison tells about its algorithms: ``print`` it, or take ``sentences``, ``gaps`` or ``frame()``.
+    """Say what a comparison tells about its algorithms: ``print`` it, or take ``sentences``, ``gaps`` or ``frame()``.
 
     ``gaps`` has a row for each algorithm against the baseline by each statistic, those with the least noise first.
     Only the first statistic is tested; its p are corrected by Holm's method for all claims of the table.

@@ -167,11 +167,11 @@ def runs_for(
 ) -> Runs:
     """Return the engine that runs trials as they are asked for, and what suits this machine where nothing is said.
 
-    ``in_memory`` names algorithms that are classes of this session and lie in no file: their trials run here.
+    ``in_memory`` names algorithms that are classes of this program and lie in no file: their trials run here.
     """
     if in_memory and (processes not in (None, 1) or timeout is not None or engine == "ray"):
         raise InputError(
-            f"{', '.join(in_memory)} was defined in this session and lies in no file, so that no other process can run "
+            f"{', '.join(in_memory)} was defined in this program and lies in no file, so that no other process can run "
             "it: leave out processes, timeout and engine, or write it into a file and name that as file.py:Class"
         )
     if address is not None and engine != "ray":

@@ -235,7 +235,7 @@ def _remembered(output: Path | str | None, name: str, made_for: str) -> Choice |
 
 
 def _begun(folder: Path, name: str) -> Choice | None:
-    """What an earlier version has begun in a folder, before any network was chosen; it had the small one then."""
+    """Return what an earlier version began in a folder before networks were chosen: it had the small one."""
     for home in [folder, *homes(folder)[:1]]:
         with suppress(integrity.Damaged):
             trial = trial_in(home)

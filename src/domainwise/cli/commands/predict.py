@@ -90,7 +90,10 @@ def predict(
 
 
 def _form(output: Path | None, format: PredictionFormat | None) -> str:
-    """As the file is named; printed, as asked for. A file that is there stays, unless it holds predictions."""
+    """Return the format that the file's name says, or the one asked for where rows are printed.
+
+    Refuse a file that is there and holds no predictions.
+    """
     from domainwise.data.sources.folders import looking
     from domainwise.errors import InputError
     from domainwise.files import check_output

@@ -63,7 +63,7 @@ def _require_known(benchmark: str) -> None:
 
 
 def _require_hyperparameters(given: Iterable[str]) -> None:
-    """Of any algorithm that there is."""
+    """Refuse names that are no hyperparameter of any algorithm."""
     from domainwise.algorithms import hypers, names
     from domainwise.algorithms._spec import builtin
     from domainwise.errors import InputError

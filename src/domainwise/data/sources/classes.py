@@ -56,7 +56,7 @@ def refuse_spellings(counts: Counts) -> None:
 
 
 def _spelling(name: str) -> str:
-    """What is left of a name without capitals, blanks or dashes between letters, and the s of a plural."""
+    """Return what is left of a name without capitals, blanks or dashes between letters, and the s of a plural."""
     plain = unicodedata.normalize("NFKC", name).casefold().strip()
     return re.sub(r"(?<=[^\W\d])[\s_-]+(?=[^\W\d])", "", plain).removesuffix("s")
 

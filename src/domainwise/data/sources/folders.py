@@ -48,7 +48,7 @@ class Left:
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:
-        """What is not read, by folder and ending."""
+        """Count what is not read, by folder and ending."""
         return tuple(Skipped(*key, count, unread(key[1])) for key, count in sorted(self.others.items()))
 
     def sentences(self) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def _box(row: Row, manifest: Path) -> Box:
 
 
 def _fixed(rows: Sequence[Row], manifest: Path) -> dict[str, int]:
-    """In which part each row belongs: as it says, or as another row of its group says."""
+    """Return the part that each row belongs in: as it says, or as another row of its group says."""
     of_group: dict[tuple[str, str], Row] = {}
     for row in rows:
         if row.split.casefold() not in SPLITS:
