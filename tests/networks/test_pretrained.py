@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -38,8 +39,11 @@ def silent(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setattr(constants, "ENDPOINT", address)
         monkeypatch.setattr(pretrained, "_PATIENCE", 0.3)
         taken: list[socket.socket] = []
-        threading.Thread(target=lambda: _take(server, taken), daemon=True).start()
+        thread = threading.Thread(target=_take, args=(server, taken), daemon=True)
+        thread.start()
         yield address
+        server.shutdown(socket.SHUT_RDWR)  # which wakes who waits for the next connection
+        thread.join()
         for one in taken:
             one.close()
 
@@ -103,11 +107,15 @@ def test_a_hub_that_hangs_costs_seconds_and_the_cache_stands_in(cache: Path, sil
 def test_a_hub_that_answers_and_then_says_nothing_of_the_file_is_not_waited_for(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    over = threading.Event()
+
     class Front(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
-            time.sleep(0 if self.path == "/" else 60)
-            self.send_response(200)
-            self.end_headers()
+            if self.path != "/":
+                over.wait(60)
+            with suppress(OSError):  # nobody may be there any more
+                self.send_response(200)
+                self.end_headers()
 
         def log_message(self, *args: object) -> None: ...
 
@@ -120,7 +128,9 @@ def test_a_hub_that_answers_and_then_says_nothing_of_the_file_is_not_waited_for(
     with pytest.raises(InputError, match="the hub cannot be reached from here"):
         at_hand("cpu")
     assert time.perf_counter() - started < 5
+    over.set()
     server.shutdown()
+    server.server_close()
 
 
 def resnet(name: str, file: Path, metadata: dict[str, str] | None = None) -> Path:
