@@ -124,6 +124,7 @@ def ends_well(call: Callable[[], object]) -> str:
     return ""
 
 
+@pytest.mark.filterwarnings("ignore:.*decoded images cannot be kept in file.txt/below")
 @pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_public_functions_bear_odd_arguments(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, share: int) -> None:
     monkeypatch.chdir(sandbox.here)
