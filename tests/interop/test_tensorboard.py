@@ -192,3 +192,8 @@ def test_without_the_package_it_is_a_sentence(tmp_path: Path, trials: list[Trial
     with pytest.raises(InputError, match=r"pip install 'domainwise\[tensorboard\]'"):
         write(made, made / "logs")
     assert not (made / "logs").exists()
+
+
+def test_a_folder_whose_name_is_no_text_is_a_sentence(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="whose name is no text"):
+        write(folder, tmp_path / "\udc80")

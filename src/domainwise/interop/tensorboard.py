@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from domainwise.errors import InputError
+from domainwise.errors import InputError, legible
 from domainwise.experiment.records import ModelResult, Record, averages
 from domainwise.experiment.results import Outcome, outcomes
 from domainwise.experiment.selection import target_accuracy, validation
@@ -39,6 +39,10 @@ def write(folder: Path, logdir: Path, *, wait: bool = False) -> Written:
     if find_spec("tensorboard") is None:
         raise InputError(
             "TensorBoard is not installed here: pip install 'domainwise[tensorboard]', or pip install tensorboard"
+        )
+    if str(logdir) != str(logdir).encode(errors="replace").decode():
+        raise InputError(
+            f"TensorBoard cannot write to {legible(str(logdir))}, whose name is no text: name another folder"
         )
     records = follow(folder, wait=wait)
     with _alone(logdir), Board(folder, logdir) as board:
