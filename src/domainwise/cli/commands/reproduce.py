@@ -81,9 +81,9 @@ def reproduce(
     if source is not None:
         from_folder(names, source, wish, results)
         return
-
     device = choose_device(machine.device, elsewhere=cluster.engine is o.Engine.ray)
     settings = {name: value for name, value in vars(choices).items() if name != "set" and value is not None}
+    given = together(settings, wish.given)
     options, placed = RunOptions.taken_from({**arguments(machine), "keep": "none"}, device)
     engine = {name: value for name, value in arguments(many, cluster).items() if name in ENGINE}
 
@@ -92,10 +92,8 @@ def reproduce(
 
     if results.output:
         refuse_file(results.output)
-    given = together(settings, wish.given)
     making = Making(data or [], given, preset, wish, device, images, results, runs, many.retry_failed)
-    called = [name_of(text) for text in data or []]
-    stand_in(called)
+    stand_in(called := [name_of(text) for text in data or []])
     folder = (results.output or default_folder(called)) / "reproduce"
     if not results.dry_run:
         ours(folder.parent)
