@@ -95,7 +95,7 @@ def test_a_second_process_finds_what_the_first_has_compiled(home: Path) -> None:
     )
 
     def found() -> str:
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
         return done.stdout.strip()
 
     assert found() == "0 1"

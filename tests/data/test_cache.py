@@ -196,7 +196,7 @@ print(data.fingerprint, *(str(warning.message) for warning in caught))
 
 def python(program: str, *arguments: object) -> str:
     command = [sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limits on the size of files")
@@ -221,7 +221,7 @@ def test_of_several_processes_one_decodes_and_all_get_the_same(tmp_path: Path, c
     root = noisy_folder(tmp_path / "many", ((60, 40), *((9, i) for i in range(5, 60))))
     command = [sys.executable, "-c", COMPETING, str(root), str(cache)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    told = [process.communicate(timeout=60)[0].split() for process in running]
+    told = [process.communicate(timeout=300)[0].split() for process in running]
     assert [process.returncode for process in running] == [0] * 4
     assert len({tuple(words[:2]) for words in told}) == 1
     assert sum(int(words[2]) for words in told) == 1
@@ -255,7 +255,7 @@ open_data(sys.argv[1], size=32, cache=sys.argv[2], progress=lambda done, total: 
 
 
 def test_what_a_killed_process_left_is_never_taken_for_an_entry_and_is_removed(root: Path, cache: Path) -> None:
-    end = subprocess.run([sys.executable, "-c", KILLED, str(root), str(cache)], check=False, timeout=60)
+    end = subprocess.run([sys.executable, "-c", KILLED, str(root), str(cache)], check=False, timeout=300)
     assert end.returncode == -signal.SIGKILL
     assert len([path for path in cache.iterdir() if path.is_dir()]) == 1
     assert entries(cache) == []

@@ -63,7 +63,7 @@ def browse(folder: Path, page: Path, *options: str) -> str:
     if BROWSER is None:
         pytest.skip("there is no Chromium on this machine")
     command = [BROWSER, *QUIET, f"--user-data-dir={folder / 'profile'}", *options, page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=300).stdout
 
 
 def asked(folder: Path, page: Path, width: int, script: str) -> str:

@@ -260,5 +260,5 @@ def test_a_duration_is_told_in_the_unit_that_fits(seconds: float, text: str) -> 
 def test_importing_the_report_loads_nothing_heavy() -> None:
     program = "import sys, domainwise.report.page.page; print([m for m in %r if m in sys.modules])"
     heavy = ["torch", "matplotlib", "pandas", "jinja2", "rich"]
-    done = subprocess.run([sys.executable, "-c", program % heavy], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program % heavy], stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -374,7 +374,7 @@ def test_json_is_json_in_every_encoding(encoding: str, model: Path, tmp_path: Pa
     (tmp_path / "dög 😀").mkdir()
     (tmp_path / "dög 😀" / "a.png").write_bytes(_png())
     command = [sys.executable, "-m", "domainwise", "predict", model, tmp_path, "--format", "json", "-q"]
-    done = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONIOENCODING": encoding})
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env={**os.environ, "PYTHONIOENCODING": encoding})
     assert json.loads(done.stdout)[0]["file"] == str(tmp_path / "dög 😀" / "a.png")
 
 

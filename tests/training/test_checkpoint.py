@@ -218,5 +218,5 @@ def test_a_disk_that_takes_no_more_is_an_error_of_the_system_whoever_writes(tmp_
         "except OSError as error: print(error.errno)"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "a.safetensors")]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     assert found.stdout == f"{errno.EFBIG}\n"

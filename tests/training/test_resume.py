@@ -34,7 +34,7 @@ from domainwise.user_files import module_of
 
 def kills(folder: Path, seed: int, each: int, *trials: str) -> list[dict[str, Any]]:
     driver = [sys.executable, made_kills.__file__, str(folder), str(seed), str(each), *trials]
-    answers = subprocess.run(driver, check=True, capture_output=True, text=True).stdout
+    answers = subprocess.run(driver, check=True, stdout=subprocess.PIPE, text=True).stdout
     return [json.loads(line) for line in answers.splitlines()]
 
 

@@ -69,7 +69,7 @@ class Driver:
             time.sleep(0.05)
 
     def ended(self) -> tuple[int, str]:
-        _, said = self.process.communicate(timeout=60)
+        _, said = self.process.communicate(timeout=300)
         return self.process.returncode, said
 
     @property
