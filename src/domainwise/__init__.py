@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from domainwise.meta.optimizer import MetaOptimizer as MetaOptimizer
     from domainwise.networks.network import Network as Network
     from domainwise.report.power import power as power
-    from domainwise.saved_models.saved import Model as Model, load as load
+    from domainwise.saved_models.model import Model as Model
+    from domainwise.saved_models.saved import load as load
     from domainwise.sweeps.status import follow as follow
     from domainwise.training.fit import average_runs as average_runs
     from domainwise.training.reading import open_data as open_data
@@ -51,7 +52,7 @@ _HOME = {
     "folders": "data.sources.folders",
     "digits": "data.sources.digits",
     "InputError": "errors",
-    "Model": "saved_models.saved",
+    "Model": "saved_models.model",
     "load": "saved_models.saved",
     "average_runs": "training.fit",
     "follow": "sweeps.status",

@@ -33,7 +33,7 @@ from domainwise.networks.network import check_network
 from domainwise.report.expectation import refitting, refuse_settings
 from domainwise.report.results import LivePage, Results as Results
 from domainwise.saved_models.keep import spread
-from domainwise.saved_models.saved import Model
+from domainwise.saved_models.model import Model
 from domainwise.sweeps.engine import Runs, largest, runs_for
 from domainwise.sweeps.progress import all_of, display, outlook, troubles
 from domainwise.sweeps.shared_gpu import Many

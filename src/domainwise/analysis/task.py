@@ -24,7 +24,7 @@ from domainwise.experiment.settings import CHOICES
 from domainwise.experiment.trial import Trial
 from domainwise.losses import Batch
 from domainwise.networks.network import Network
-from domainwise.saved_models.saved import Model
+from domainwise.saved_models.model import Model
 from domainwise.seeds import seed_hash
 
 # Images at once. On a processor the activations of more leave its cache; for gradients they are kept, layer by layer.

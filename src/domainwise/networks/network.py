@@ -52,7 +52,7 @@ class Network(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the features of a batch, with dropout while training."""
-        if len(x) < self.pad_to and not any(module.training for module in self.modules()):
+        if self.pad_to and len(x) < self.pad_to and not any(module.training for module in self.modules()):
             around = (0, 0) * (x.dim() - 1) + (0, self.pad_to - len(x))  # it counts from the last dimension
             return self.features(F.pad(x, around))[: len(x)]
         with self.lowered(x.device):

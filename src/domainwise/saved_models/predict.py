@@ -25,7 +25,7 @@ from domainwise.errors import InputError, csv_row, defused, is_number, legible, 
 from domainwise.experiment.records import finite
 
 if TYPE_CHECKING:
-    from domainwise.saved_models.saved import Model
+    from domainwise.saved_models.model import Model
 
 BATCH = 256  # images that a network takes at once
 COLUMNS = ("file", "class", "probability", "problem")

@@ -31,7 +31,8 @@ from domainwise.machine import check_count, remember_places
 from domainwise.saved_models.card import CARD, Card, Expectation, read as read_card, write as write_card
 from domainwise.saved_models.evaluation import evaluate
 from domainwise.saved_models.keep import spread
-from domainwise.saved_models.saved import CONFIG, PLAIN, Model, averager_of, described, home_of, load, loaded
+from domainwise.saved_models.model import Model
+from domainwise.saved_models.saved import CONFIG, PLAIN, averager_of, described, home_of, load, loaded
 from domainwise.training.checkpoints import saved, told_of
 from domainwise.training.plan import plan
 from domainwise.training.result import models_in

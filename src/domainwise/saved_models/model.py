@@ -1,0 +1,102 @@
+"""Use a trained model: the classes, the probabilities and the features of images, in arrays and in files."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from domainwise.algorithms import Algorithm
+from domainwise.data.batches.augment import augmentation
+from domainwise.data.sources.arrays import given_inputs
+from domainwise.data.sources.folders import images_in
+from domainwise.errors import InputError, require, some
+from domainwise.saved_models.card import Card
+from domainwise.saved_models.predict import BATCH, Prediction, check_least, predictions
+
+
+@dataclass(frozen=True, repr=False)
+class Model:
+    """A trained model: ``predict`` gives the names of classes, ``probabilities`` one row per image."""
+
+    algorithm: Algorithm
+    config: Mapping[str, Any]
+    card: Card = field(default=Card(), repr=False)
+    folder: Path | None = field(default=None, repr=False, compare=False)  # that it was loaded from
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Return the names of the classes, in the order of the probabilities."""
+        return tuple(self.config["classes"])
+
+    @property
+    def expectation(self) -> str:
+        """Return a sentence on how right it will be at a new site; empty where no comparison has told."""
+        return str(self.card.expected or "")
+
+    def predict(self, images: npt.ArrayLike | Tensor, *, min_probability: float = 0.0) -> list[str]:
+        """Return the class of every image: uint8 or floats from 0 to 1, (N, H, W, C) of any size or one of them.
+
+        A model of a table takes rows (N, d). The class is empty where the most probable one is less probable than
+        ``min_probability``.
+        """
+        check_least(min_probability)
+        rows = self.probabilities(images)
+        return [self.classes[row.argmax()] if row.max() >= min_probability else "" for row in rows]
+
+    def probabilities(self, images: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
+        """Return the probability of every class, a row for each image.
+
+        A model that a comparison recommended has a temperature, so that they are right at sites it has not seen.
+        """
+        rows = [(logits / self.card.temperature).softmax(1) for logits in self._through(images, self.algorithm.predict)]
+        return np.concatenate([row.cpu().numpy() for row in rows] or [np.zeros((0, len(self.classes)), np.float32)])
+
+    def features(self, images: npt.ArrayLike | Tensor) -> npt.NDArray[np.float32]:
+        """Return what the network's head sees of every image: a row of features, for another classifier or a map."""
+        if self.algorithm.extra_channels:
+            raise InputError(f"{self.algorithm.name} sees a whole batch at once, so that no image has features alone")
+        rows = list(self._through(images, self.algorithm.net.features))
+        width = getattr(self.algorithm.net.head, "in_features", 0)
+        return np.concatenate([row.cpu().numpy() for row in rows] or [np.zeros((0, width), np.float32)])
+
+    def _through(self, images: npt.ArrayLike | Tensor, function: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
+        array = given_inputs(images, self.config["channels"], table=not self.config["input_size"])
+        return self._batches(array, function)
+
+    @torch.no_grad()
+    def _batches(self, array: npt.NDArray[Any], function: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
+        recipe = augmentation("none", self.config["input_size"], self.config["mean"], self.config["std"])
+        self.algorithm.net.eval()
+        for i in range(0, len(array), BATCH):
+            batch = torch.from_numpy(array[i : i + BATCH].copy())  # it may be read-only, which torch is not
+            yield function(recipe.plain(batch.to(self.algorithm.device))).float()
+
+    def __repr__(self) -> str:
+        trial = self.config["trial"]
+        about = f"{trial['label'] or trial['algorithm']}, {trial['network']}, {len(self.classes)} classes"
+        expected = f"; {self.expectation}" if self.expectation else ""
+        return f"<Model {about} ({some(self.classes)}), trained on {trial['data']}{expected}>"
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return f"<p>{html.escape(repr(self)[1:-1])}</p>"
+
+    def predict_files(self, *places: str | os.PathLike[str], min_probability: float = 0.0) -> Iterator[Prediction]:
+        """Yield a prediction for each image in files and folders; each is read as data to train on is.
+
+        One whose most probable class is less probable than ``min_probability`` has none.
+        """
+        for place in places:
+            if isinstance(place, list | tuple):
+                raise InputError("files are given one by one: model.predict_files(*files)")
+            require("a file", place, str | os.PathLike[str])
+        return predictions(self, images_in(places), min_probability)
