@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from made_folders import draw, made
 
-from domainwise.data.domains import FREE, HOLDOUT, MAIN, Domains
+from domainwise.data.domains import FREE, HOLDOUT, MAIN, TEST, VAL, Domains
 from domainwise.data.sources.folders import folders
 from domainwise.data.sources.open import open_data
 from domainwise.data.splits import split
@@ -161,7 +161,11 @@ BAD = {
     "an image twice": ([HEADER, *ROWS, "a/./dog/0.png,b,cat"], 'line 6: "a/dog/0.png" is on line 3 already'),
     "one domain": ([HEADER, *ROWS[:2]], "table has only one domain (a)"),
     "a class spelled otherwise": ([HEADER, *ROWS[:3], f"{ROWS[3]}s"], 'did you mean "dog"?'),
-    "a test split": ([f"{HEADER},split", *(f"{row},test" for row in ROWS)], 'line 2: "test" is not a split'),
+    "a split of its own": ([f"{HEADER},split", *(f"{row},mine" for row in ROWS)], 'line 2: "mine" is not a split'),
+    "no part beside test rows": (
+        [f"{HEADER},split", *(f"{row}," for row in ROWS[:3]), f"{ROWS[3]},test"],
+        'line 2: "" is not a part of an official split',
+    ),
 }  # fmt: skip
 
 
@@ -233,6 +237,13 @@ def test_a_split_column_fixes_the_part_and_a_group_follows_its_members(root: Pat
     main, held = split(6, 0.5, 0, 0, data["a"].groups, data["a"].fixed)
     assert {1, 2} <= {*held}
     assert 4 in main
+
+
+def test_rows_of_test_make_the_column_an_official_split_in_which_val_is_no_holdout(root: Path) -> None:
+    parts = ["train", "id_val", "val", "test"]
+    data = opened(write(root, f"{HEADER},split", *(f"{row},{part}" for row, part in zip(ROWS, parts, strict=True))))
+    assert [domain.fixed.tolist() for domain in data] == [[MAIN, HOLDOUT], [VAL, TEST]]
+    assert data.has_official_split
 
 
 def test_a_group_in_both_parts_is_refused(root: Path) -> None:

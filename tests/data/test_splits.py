@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from domainwise.data.domains import FREE, HOLDOUT, MAIN
-from domainwise.data.splits import split
+from domainwise.data.domains import FREE, HOLDOUT, MAIN, PARTS
+from domainwise.data.sources.arrays import domains
+from domainwise.data.splits import split, split_domain
+from domainwise.errors import InputError
 from domainwise.seeds import seed_hash
 
 # position of the domain: (images, first of the main part, first of the hold-out), as DomainBed splits PACS with seed 0
@@ -104,3 +106,16 @@ def test_where_every_part_is_fixed_the_seed_changes_nothing() -> None:
     fixed = np.array([MAIN, HOLDOUT, MAIN, MAIN], np.int8)
     parts = [split(4, 0.2, seed, 0, fixed=fixed) for seed in range(3)]
     assert {(tuple(main), tuple(held)) for main, held in parts} == {((0, 2, 3), (1,))}
+
+
+def test_arrays_take_an_official_split_which_named_targets_leave_to_the_seed() -> None:
+    images, labels = np.zeros((6, 2, 2), np.uint8), np.array([0, 1] * 3)
+    parts = {"a": ["train", "id_val", "train", "id_val", "id_test", "train"], "b": ["val", "test"] * 3}
+    data = domains(dict.fromkeys("ab", (images, labels)), splits=parts)
+    assert [[PARTS[part] for part in domain.fixed.tolist()] for domain in data] == list(parts.values())
+    assert data.has_official_split
+    assert data.fingerprint != domains(dict.fromkeys("ab", (images, labels))).fingerprint
+    main, held = split_domain(data["b"], 1, 0.5, 0)
+    assert [part.tolist() for part in (main, held)] == [part.tolist() for part in split(6, 0.5, 0, 1)]
+    with pytest.raises(InputError, match='"tset" in domain "a" is no part of a split'):
+        domains(dict.fromkeys("ab", (images, labels)), splits={**parts, "a": ["tset"] * 6})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from domainwise.data.domains import FREE, HOLDOUT, MAIN, Domains
+from domainwise.data.domains import FREE, HOLDOUT, MAIN, PARTS, TEST, Domains
 from domainwise.errors import InputError
 from domainwise.files import check_output, write_output
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 SIDE = 16  # of the grey thumbnail that two images are compared by
 ALIKE = 0.95  # the correlation of two thumbnails; of neighbours in PACS, which has no bursts, 1 pair in 2,000 has more
-SPLITS = {FREE: "", MAIN: "train", HOLDOUT: "holdout"}
 COLUMNS = ("path", "domain", "label", "split", "group")
 NEVER = b"(?!)"  # what no file begins with: a manifest may have been edited since
 
@@ -82,11 +81,13 @@ def write_manifest(survey: Survey, path: Path) -> Path:
     folder, text = path.absolute().parent, io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     boxes = any(file.box for file in survey.files)
+    official = any(file.fixed >= TEST for file in survey.files)
+    parts = {FREE: "", **PARTS} if official else {FREE: "", MAIN: "train", HOLDOUT: "holdout"}
     table.writerow([*COLUMNS, *(["box"] if boxes else [])])
     for file, look in zip(survey.files, survey.looks, strict=True):
         place = Path(os.path.normpath(Path(file.path).absolute()))
         shown = place.relative_to(folder) if place.is_relative_to(folder) else place
         box = [" ".join(map(repr, file.box))] if boxes else []
         together = file.group or group.get(look, "")
-        table.writerow([shown.as_posix(), file.domain, file.class_name, SPLITS[file.fixed], together, *box])
+        table.writerow([shown.as_posix(), file.domain, file.class_name, parts[file.fixed], together, *box])
     return write_output(path, text.getvalue(), NEVER)

@@ -28,9 +28,11 @@ Images = npt.NDArray[np.uint8]
 Values = npt.NDArray[np.uint8] | npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
 Shapes = npt.NDArray[np.int64]  # (N, 2): height and width
-Fixed = npt.NDArray[np.int8]  # (N,): FREE, MAIN or HOLDOUT
+Fixed = npt.NDArray[np.int8]  # (N,): FREE, or one of PARTS
 
-FREE, MAIN, HOLDOUT = -1, 0, 1
+FREE, MAIN, HOLDOUT, VAL, TEST, ID_TEST = -1, 0, 1, 2, 3, 4
+# What the parts of an official split are called; id_ is of the domains that are trained on, and the others of others.
+PARTS = {MAIN: "train", HOLDOUT: "id_val", VAL: "val", TEST: "test", ID_TEST: "id_test"}
 CHANNELS = 3  # of images that come from files
 
 
@@ -136,6 +138,11 @@ class Domains:
     def tabular(self) -> bool:
         """Whether these are rows of numbers rather than images."""
         return len(self.shape) == 1
+
+    @property
+    def has_official_split(self) -> bool:
+        """Whether each image is in one of PARTS: the data say what is trained on, chosen by and tested on."""
+        return any(domain.fixed is not None and (domain.fixed >= TEST).any() for domain in self.items)
 
     @property
     def evaluation_shape(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.domains import FREE, HOLDOUT, MAIN, Domain, Fixed, Labels
+from domainwise.data.domains import FREE, HOLDOUT, MAIN, VAL, Domain, Fixed, Labels
 from domainwise.errors import InputError
 from domainwise.seeds import seed_hash
 
@@ -15,8 +15,13 @@ Indices = npt.NDArray[np.int64]
 
 
 def split_domain(domain: Domain, position: int, holdout: float, seed: int) -> tuple[Indices, Indices]:
-    """Return the images of a domain to train on and those held out; an error where either would be empty."""
+    """Return the images of a domain to train on and those held out; an error where either would be empty.
+
+    Images that an official split validates or tests on are like any other: here it is a whole domain that is tested on.
+    """
     groups, fixed = domain.groups, domain.fixed
+    if fixed is not None:
+        fixed = np.where(fixed >= VAL, np.int8(FREE), fixed)
     if domain.copies is not None:
         groups = domain.copies if groups is None else joined(groups, domain.copies)
         fixed = None if fixed is None else _followed(groups, fixed)

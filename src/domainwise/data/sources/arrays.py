@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.domains import Domain, Domains, Labels, Values
+from domainwise.data.domains import PARTS, Domain, Domains, Labels, Values
 from domainwise.data.sources.classes import class_notes, refuse_spellings
 from domainwise.errors import InputError, closest, warn
 
@@ -25,6 +25,7 @@ def domains(
     name: str = "arrays",
     classes: Sequence[str] | None = None,
     groups: Mapping[str, Any] | None = None,
+    splits: Mapping[str, Any] | None = None,
 ) -> Domains:
     """Make domains from arrays in memory: ``{"name": (images, labels), ...}``.
 
@@ -37,6 +38,7 @@ def domains(
             up to the largest must occur, and names are in the order of the alphabet; a name that is spelled in two ways
             is refused, and a class that a domain lacks is told of.
         groups: for each domain, what each image belongs to, such as a patient: a group never straddles the split.
+        splits: an official split: for each domain, which part each image is in: train, id_val, val, test or id_test.
     """
     if not isinstance(arrays, Mapping):
         raise InputError(f'domains are given as {{"name": (images, labels), ...}}, got {_type(arrays)}')
@@ -45,8 +47,15 @@ def domains(
         raise InputError("no domains were given")
     images = {domain: _values(domain, x) for domain, (x, _) in pairs.items()}
     labels, named = _labels_of({domain: y for domain, (_, y) in pairs.items()}, classes)
-    together = _groups(groups, images)
-    items = tuple(Domain(domain, images[domain], labels[domain], groups=together.get(domain)) for domain in pairs)
+    together = {
+        domain: np.unique(array, return_inverse=True)[1].astype(np.int64)
+        for domain, array in _of_each("groups", groups, images).items()
+    }
+    fixed = {
+        domain: np.array([_part(domain, str(part)) for part in array], np.int8)
+        for domain, array in _of_each("splits", splits, images).items()
+    }
+    items = tuple(Domain(d, images[d], labels[d], groups=together.get(d), fixed=fixed.get(d)) for d in pairs)
     made = Domains(_text("data set", name), tuple(named), items, _fingerprint(items, named))
     if classes is None:  # or else it was said which there are
         counts = {domain.name: Counter(named[label] for label in domain.labels) for domain in made}
@@ -62,16 +71,23 @@ def _pair(name: object, given: object) -> Sequence[Any]:
     return given
 
 
-def _groups(groups: Mapping[str, Any] | None, images: Mapping[str, Values]) -> dict[str, Labels]:
-    if groups is None:
+def _of_each(what: str, given: Mapping[str, Any] | None, images: Mapping[str, Values]) -> dict[str, npt.NDArray[Any]]:
+    """The groups or splits of every domain, one for each image; none where nothing is given."""
+    if given is None:
         return {}
-    if not isinstance(groups, Mapping) or {*groups} != {*images}:
-        raise InputError(f"groups are given for every domain, as in {{{next(iter(images))!r}: [...], ...}}")
-    found = {name: _array(f'the groups of domain "{name}"', given) for name, given in groups.items()}
+    if not isinstance(given, Mapping) or {*given} != {*images}:
+        raise InputError(f"{what} are given for every domain, as in {{{next(iter(images))!r}: [...], ...}}")
+    found = {name: _array(f'the {what} of domain "{name}"', array) for name, array in given.items()}
     for name, array in found.items():
         if array.shape != (len(images[name]),):
-            raise InputError(f'domain "{name}" has {len(images[name])} images and groups of shape {array.shape}')
-    return {name: np.unique(array, return_inverse=True)[1].astype(np.int64) for name, array in found.items()}
+            raise InputError(f'domain "{name}" has {len(images[name])} images and {what} of shape {array.shape}')
+    return found
+
+
+def _part(domain: str, part: str) -> int:
+    if part not in PARTS.values():
+        raise InputError(f'"{part}" in domain "{domain}" is no part of a split: {closest(part, [*PARTS.values()])}')
+    return [*PARTS.values()].index(part)
 
 
 def _labels_of(given: Mapping[str, Any], classes: object) -> tuple[dict[str, Labels], list[str]]:
@@ -146,7 +162,7 @@ def _fingerprint(items: Sequence[Domain], classes: Sequence[str]) -> str:
     for domain in items:
         floats = "" if domain.images.dtype == np.uint8 else str(domain.images.dtype)
         digest.update(f"{domain.images.shape}{floats}".encode())
-        for array in (domain.images, domain.labels, domain.groups):
+        for array in (domain.images, domain.labels, domain.groups, domain.fixed):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -13,7 +13,7 @@ from typing import Any
 from unicodedata import category, normalize
 
 from domainwise.data.decoded.image import Box
-from domainwise.data.domains import FREE, HOLDOUT, MAIN
+from domainwise.data.domains import FREE, HOLDOUT, ID_TEST, MAIN, TEST, VAL
 from domainwise.data.sources.listing import File, Listing, quoted
 from domainwise.errors import InputError, closest
 
@@ -25,6 +25,7 @@ DELIMITERS = ",;\t|"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 MOST = 1e6  # pixels on a side
 SPLITS = {"": FREE, "train": MAIN, "holdout": HOLDOUT, "val": HOLDOUT, "validation": HOLDOUT}
+OFFICIAL = {"train": MAIN, "id_val": HOLDOUT, "val": VAL, "validation": VAL, "test": TEST, "id_test": ID_TEST}
 
 
 @dataclass(frozen=True)
@@ -94,22 +95,39 @@ def _box(row: Row, manifest: Path) -> Box:
 
 
 def _fixed(rows: Sequence[Row], manifest: Path) -> dict[str, int]:
-    """Return the part that each row belongs in: as it says, or as another row of its group says."""
+    """Return the part that each row belongs in: as it says, or as another row of its group says.
+
+    Where a row is for testing, the manifest has an official split, in which every row has a part.
+    """
+    official = any(row.split.casefold() == "test" for row in rows)
+    known = OFFICIAL if official else SPLITS
     of_group: dict[tuple[str, str], Row] = {}
     for row in rows:
-        if row.split.casefold() not in SPLITS:
-            raise InputError(
-                f'{manifest}, {row.where}: "{row.split}" is not a split: use train or holdout, or nothing to leave it '
-                "to the seed; what is tested on is a whole domain, the target"
-            )
         if row.split and row.group:
-            other = of_group.setdefault((row.domain, row.group), row)
-            if SPLITS[other.split.casefold()] != SPLITS[row.split.casefold()]:
-                raise InputError(
-                    f'{manifest}, {row.where}: group "{row.group}" is in split "{row.split}" here and in '
-                    f'"{other.split}" on {other.where}: a group must not straddle the split'
-                )
-    return {row.where: SPLITS[of_group.get((row.domain, row.group), row).split.casefold()] for row in rows}
+            of_group.setdefault((row.domain, row.group), row)
+    led = {row.where: of_group.get((row.domain, row.group), row) for row in rows}
+    for row in rows:
+        leader = led[row.where]
+        if (row.split or leader.split).casefold() not in known:
+            raise InputError(_no_split(row, manifest, official))
+        if row.split and known[leader.split.casefold()] != known[row.split.casefold()]:
+            raise InputError(
+                f'{manifest}, {row.where}: group "{row.group}" is in split "{row.split}" here and in '
+                f'"{leader.split}" on {leader.where}: a group must not straddle the split'
+            )
+    return {where: known[leader.split.casefold()] for where, leader in led.items()}
+
+
+def _no_split(row: Row, manifest: Path, official: bool) -> str:
+    if official:
+        return (
+            f'{manifest}, {row.where}: "{row.split}" is not a part of an official split, which the manifest has, since '
+            f"some rows are for testing: every row is then one of {', '.join(OFFICIAL)}"
+        )
+    return (
+        f'{manifest}, {row.where}: "{row.split}" is not a split: use train or holdout, or nothing to leave it to the '
+        f"seed; with rows of test it is an official split, of {', '.join(OFFICIAL)}"
+    )
 
 
 def _require_distinct(files: Sequence[File], rows: Sequence[Row], manifest: Path) -> None:
