@@ -37,11 +37,31 @@ def processes_for(device: str, threads: int) -> int:
 
 
 def total_memory() -> float:
-    """Return the bytes of memory that this machine has; infinity where it does not say."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # pragma: no cover
-        return float("inf")
+    """Return the bytes of memory that this process may use: a container may have less than its machine.
+
+    Infinity where the system does not say.
+    """
+    limits = [float("inf")]
+    with suppress(AttributeError, ValueError, OSError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for file in _memory_limits():
+        with suppress(ValueError, OSError):  # it says "max" where there is none
+            limits.append(int(file.read_text(encoding="ascii")))
+    return min(limits)
+
+
+def _memory_limits(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> Iterator[Path]:
+    """Files that may say how much memory the control groups of this process have, of both versions."""
+    with suppress(OSError):
+        for line in groups.read_text(encoding="utf-8").splitlines():
+            _, controllers, own = line.split(":", 2)
+            version1 = "memory" in controllers.split(",")
+            if version1 or not controllers:
+                top = root / "memory" if version1 else root
+                inside = top / own.lstrip("/")
+                for folder in (inside, *inside.parents):
+                    if folder.is_relative_to(top):
+                        yield folder / ("memory.limit_in_bytes" if version1 else "memory.max")
 
 
 def free_disk(folder: Path) -> int:

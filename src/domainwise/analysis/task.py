@@ -16,7 +16,8 @@ from torch.nn import functional as F
 
 from domainwise.acceleration.cuda_graph import Fast, prepare
 from domainwise.acceleration.shared_device import arithmetic_units
-from domainwise.data.batches.feed import EVALUATION_BATCH, Chosen, Inputs, Part
+from domainwise.data.batches.feed import EVALUATION_BATCH, Inputs, Part
+from domainwise.data.batches.rows import Chosen
 from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
 from domainwise.errors import InputError

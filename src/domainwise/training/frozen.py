@@ -17,6 +17,7 @@ from domainwise.algorithms import Algorithm
 from domainwise.data.batches.augment import augmentation
 from domainwise.data.decoded.cache import cache_folder
 from domainwise.data.decoded.features import Features, kept_features
+from domainwise.data.decoded.read_ahead import in_order
 from domainwise.data.domains import Domains, Images
 from domainwise.errors import InputError
 from domainwise.experiment.settings import FROM_NOTHING
@@ -128,10 +129,10 @@ def _computed(
     started, threads = time.perf_counter(), torch.get_num_threads()
     torch.set_num_threads(max(threads, cores()))  # whatever suits the training of a head
     try:
-        for images in _images(data):
-            for start in range(0, len(images), at_once):
+        for array in _images(data):
+            for images in in_order(array, at_once):
                 with torch.inference_mode():
-                    x = recipe.plain(torch.from_numpy(images[start : start + at_once]).to(device))
+                    x = recipe.plain(torch.from_numpy(images).to(device))
                     x = x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
                     yield net.features(x).float().cpu().numpy()
                 done += len(x)

@@ -15,7 +15,9 @@ from domainwise.acceleration.cuda_graph import Update, prepare, updater
 from domainwise.acceleration.shared_device import Submit, arithmetic_units
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import Averages
-from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, column_scales, has_room
+from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, column_scales
+from domainwise.data.batches.rows import has_room
+from domainwise.data.decoded.read_ahead import source_of
 from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
 from domainwise.errors import InputError
@@ -56,7 +58,9 @@ def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str]
     made = submit(lambda: frozen(trial, data, algorithm, options, say)) if trial.features == "frozen" else None
     shown = made.data if made else data
     on_host = not has_room(shown, device)
-    if on_host and device != "cpu":
+    if on_host and any(source_of(domain.images) for domain in shown):
+        say(f"the images of {data.name} are too many for this memory: they are read from the disk ahead of their use")
+    elif on_host and device != "cpu":
         say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
     if fast.compile and not fast.compiles(device) and device != "cpu":
         say("the network is not compiled, which takes longer: Triton is not installed")

@@ -2,83 +2,26 @@
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from domainwise.data.batches.augment import Augmentation, Pixels, augmentation
-from domainwise.data.domains import Domain, Domains, Labels, Values
+from domainwise.data.batches.rows import Chosen, Rows
+from domainwise.data.decoded.read_ahead import BATCHES, Source, ahead
+from domainwise.data.domains import Domain, Labels
 from domainwise.data.splits import Indices
 from domainwise.losses import Batch
 from domainwise.seeds import seed_hash
 
 EVALUATION_BATCH = 256
-
-
-class Rows:
-    """Some rows of an array, which lies on the GPU if that has room, and otherwise on the host.
-
-    An array is on a GPU only once, however many trials a process runs at a time.
-    """
-
-    def __init__(self, array: Values, rows: Indices, device: str, on_host: bool) -> None:
-        self.device, self.source = device, array
-        self.array = torch.from_numpy(array) if on_host else _on_device(array, device)
-        self.rows = torch.from_numpy(rows).to(self.array.device)
-
-    def __getitem__(self, chosen: Chosen) -> Tensor:
-        images = self.array[self.rows[chosen.device if self.array.is_cuda else chosen.host]]
-        if images.is_cuda or self.device == "cpu":
-            return images
-        # The host runs ahead of the device, so that this copy happens during the update before.
-        return images.pin_memory().to(self.device, non_blocking=True)
-
-
-class Chosen(NamedTuple):
-    """The positions of some images of a part, on the host and on the device."""
-
-    host: Tensor
-    device: Tensor
-
-    @classmethod
-    def of(cls, rows: Sequence[Tensor], device: str) -> list[Chosen]:
-        """Send positions to a device in one copy that is not waited for."""
-        if torch.device(device).type == "cpu":
-            return [cls(chosen, chosen) for chosen in rows]
-        moved = torch.cat(list(rows)).pin_memory().to(device, non_blocking=True)
-        return [cls(*both) for both in zip(rows, torch.split(moved, [len(chosen) for chosen in rows]), strict=True)]
-
-
-_lock = threading.Lock()
-_copies: WeakValueDictionary[tuple[int, str], Tensor] = WeakValueDictionary()
-
-
-def _on_device(array: Values, device: str) -> Tensor:
-    """The only copy of an array on a device, known by the array's identity while some rows hold both."""
-    with _lock:
-        copy = _copies.get((id(array), device))
-        if copy is None:
-            _copies[id(array), device] = copy = torch.from_numpy(array).to(device)
-            if copy.is_cuda:  # trials on other streams use it too
-                torch.cuda.current_stream(device).synchronize()
-        return copy
-
-
-def has_room(data: Domains, device: str, share: float = 0.6) -> bool:
-    """Return whether all images fit into a share of a GPU's free memory; on a host they stay where they are."""
-    if torch.device(device).type == "cpu":
-        return False
-    free, _ = torch.cuda.mem_get_info(device)
-    arrays = [array for domain in data for array in (domain.images, domain.evaluation) if array is not None]
-    return sum(array.nbytes for array in arrays if (id(array), device) not in _copies) < share * free
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +115,16 @@ class Inputs:
         images = torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)])
         return self.recipe.apply_with(pixels, images, params)
 
+    def source(self, part: Part) -> Source | None:
+        """Return where the images of a part are read from to be augmented; None where they are in memory."""
+        return None if self.random and part.domain.originals is not None else part.images.disk
+
+    def begin(self, part: Part, rows: Chosen, *, plain: bool = False) -> Chosen:
+        """Have the images read that are on the disk and will be asked for: as they are, or to be augmented."""
+        if plain:
+            return part.evaluation.begin(rows)
+        return rows if self.source(part) is None else part.images.begin(rows)
+
     def plain(self, part: Part, rows: Chosen) -> Tensor:
         """Return the chosen images of one part as they are, for evaluation."""
         return self.recipe.plain(part.evaluation[rows])
@@ -184,6 +137,15 @@ def _originals(parts: Sequence[Part], chosen: Sequence[Chosen]) -> list[Tensor]:
         if part.domain.originals is not None
         for row in rows.host
     ]
+
+
+class Drawn(NamedTuple):
+    """The rows of one update, drawn before they are needed."""
+
+    times: int
+    before: list[Tensor]  # the states of the generators
+    parts: list[Part]
+    rows: list[Chosen]
 
 
 class Feed:
@@ -206,29 +168,52 @@ class Feed:
         self.parts, self.inputs, self.batch, self.balanced, self.pooled = list(parts), inputs, batch, balanced, pooled
         self.sampling = [torch.Generator().manual_seed(seed_hash(seed, "sampling", i)) for i in range(len(parts))]
         self.augmenting = torch.Generator().manual_seed(seed_hash(seed, "augmentation"))
+        self.ahead: deque[Drawn] = deque()
 
     def draw(self, times: int = 1) -> list[Batch] | list[list[Batch]]:
         """Return one minibatch per domain, or a list of ``times`` of them per domain where that is above one."""
-        drawn = [self._choose(i) for i in range(len(self.parts)) for _ in range(times)]
-        pieces = [piece for minibatch in drawn for piece in minibatch]
-        parts = [self.parts[i] for i, _ in pieces]
-        rows = Chosen.of([chosen for _, chosen in pieces], parts[0].device)
+        if self.ahead and self.ahead[0].times != times:
+            self._set(self.ahead[0].before)
+        while len(self.ahead) <= self.many:
+            self.ahead.append(self._next(times))
+        _, _, parts, rows = self.ahead.popleft()
         x = self.inputs.training(parts, rows, self.augmenting)
         y = torch.cat([part.labels[chosen.device] for part, chosen in zip(parts, rows, strict=True)])
         batches = list(zip(torch.split(x, self.batch), torch.split(y, self.batch), strict=True))
         return batches if times == 1 else [batches[i : i + times] for i in range(0, len(batches), times)]
 
+    @cached_property
+    def many(self) -> int:
+        """How many updates are drawn ahead of the next one, so that their images can be read meanwhile."""
+        disk = self.inputs.source(self.parts[0])
+        return 0 if disk is None else max(BATCHES, -(-disk.threads // (self.batch * len(self.parts))))
+
+    def _next(self, times: int) -> Drawn:
+        """Draw the rows of one update, and begin to read those that are on the disk."""
+        before = self._states() if self.many else []
+        drawn = [self._choose(i) for i in range(len(self.parts)) for _ in range(times)]
+        pieces = [piece for minibatch in drawn for piece in minibatch]
+        parts = [self.parts[i] for i, _ in pieces]
+        rows = Chosen.of([chosen for _, chosen in pieces], parts[0].device)
+        return Drawn(times, before, parts, [self.inputs.begin(*both) for both in zip(parts, rows, strict=True)])
+
+    def _states(self) -> list[Tensor]:
+        return [generator.get_state() for generator in self.sampling]
+
+    def _set(self, states: Sequence[Tensor]) -> None:
+        """Go on from states of the generators, without what was drawn ahead."""
+        self.ahead.clear()
+        for generator, state in zip(self.sampling, states, strict=True):
+            generator.set_state(state)
+
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of all generators, which continue the draws exactly."""
-        return {
-            "sampling": [generator.get_state() for generator in self.sampling],
-            "augmenting": self.augmenting.get_state(),
-        }
+        """Return the states of all generators, which continue the draws exactly; what is drawn ahead is drawn again."""
+        sampling = self.ahead[0].before if self.ahead else self._states()
+        return {"sampling": sampling, "augmenting": self.augmenting.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from the states that :meth:`state_dict` returned."""
-        for generator, saved in zip(self.sampling, state["sampling"], strict=True):
-            generator.set_state(saved)
+        self._set(state["sampling"])
         self.augmenting.set_state(state["augmenting"])
 
     def _choose(self, i: int) -> list[tuple[int, Tensor]]:
@@ -262,7 +247,13 @@ def _draw_rows(size: int, chances: Tensor | None, count: int, generator: torch.G
 
 def batches(part: Part, inputs: Inputs, generator: torch.Generator | None = None) -> Iterator[Batch]:
     """Yield a part from start to end, to evaluate; with a generator, augmented as in training."""
+    for rows in ahead(_in_order(part, inputs, plain=generator is None), BATCHES):
+        x = inputs.plain(part, rows) if generator is None else inputs.validation(part, rows, generator)
+        start = int(rows.host[0])
+        yield x, part.labels[start : start + len(x)]
+
+
+def _in_order(part: Part, inputs: Inputs, plain: bool) -> Iterator[Chosen]:
     for start in range(0, len(part), EVALUATION_BATCH):
         (rows,) = Chosen.of([torch.arange(start, min(start + EVALUATION_BATCH, len(part)))], part.device)
-        x = inputs.plain(part, rows) if generator is None else inputs.validation(part, rows, generator)
-        yield x, part.labels[start : start + EVALUATION_BATCH]
+        yield inputs.begin(part, rows, plain=plain)

@@ -11,8 +11,10 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from mmap import ALLOCATIONGRANULARITY, mmap
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
+from weakref import WeakKeyDictionary, finalize
 from zlib import crc32
 
 import numpy as np
@@ -132,11 +134,42 @@ def open_arrays(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             raise Damaged(f"{file.name} is not a file")
         if probe(file) != expected:
             raise Damaged(f"{file.name} is not what was written")
-    return facts, {
+    files = {column: folder / f"{column}.npy" for column in facts["arrays"]}
+    return facts, {column: _mapped(file) if column in MAPPED else np.load(file) for column, file in files.items()}
+
+
+_files: WeakKeyDictionary[mmap, int] = WeakKeyDictionary()  # of what is mapped, open for reading too
+
+
+def _mapped(path: Path) -> Array:
+    with path.open("rb") as stream:
+        np.lib.format.read_magic(stream)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
         # "c": pages are shared and never written back, and torch takes the array for writable
-        column: np.load(folder / f"{column}.npy", mmap_mode="c" if column in MAPPED else None)
-        for column in facts["arrays"]
-    }
+        array: Array = np.memmap(stream, dtype, "c", stream.tell(), shape)
+        file = os.dup(stream.fileno())  # what is read from it is what is mapped, whatever becomes of the path
+    mapping: mmap = array._mmap  # type: ignore[attr-defined]
+    _files[mapping] = file
+    finalize(mapping, os.close, file)
+    return array
+
+
+class Opened(NamedTuple):
+    """A file that an array is mapped from, its size, and where in it the array begins."""
+
+    file: int
+    size: int
+    start: int
+
+
+def opened(array: Array) -> Opened | None:
+    """Return the file that holds the rows of an array, one after the other; None where they are in memory alone."""
+    mapping = getattr(array, "_mmap", None)
+    if not isinstance(mapping, mmap) or mapping not in _files or not array.flags.c_contiguous:
+        return None
+    begin = array.offset // ALLOCATIONGRANULARITY * ALLOCATIONGRANULARITY  # type: ignore[attr-defined]
+    inside = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
+    return Opened(_files[mapping], begin + len(mapping), begin + inside)
 
 
 def link_arrays(folder: Path, to: Path, without: Sequence[str] = ()) -> None:
