@@ -15,7 +15,7 @@ from made_outcomes import Study
 from made_seals import reseal
 from typer.testing import CliRunner
 
-from domainwise.cli.commands.show import show
+from domainwise.cli.commands.report import show
 from domainwise.errors import InputError
 from domainwise.experiment.records import append, read
 from domainwise.experiment.selection import selected, summary

@@ -17,8 +17,7 @@ from made_outcomes import Study
 from typer.testing import CliRunner, Result
 
 from domainwise.api import Results
-from domainwise.cli.commands.export_domainbed import export_domainbed
-from domainwise.cli.commands.import_domainbed import import_domainbed
+from domainwise.cli.commands.interop import export_domainbed, import_domainbed
 from domainwise.errors import InputError
 from domainwise.experiment.records import append
 from domainwise.experiment.trial import Trial

@@ -20,7 +20,7 @@ import domainwise as dw
 from domainwise import InputError
 from domainwise.__main__ import main
 from domainwise.algorithms import parse
-from domainwise.cli.commands.show import explained
+from domainwise.cli.commands.report import explained
 from domainwise.data.batches.augment import Augmentation
 from domainwise.experiment.records import read
 from domainwise.experiment.settings import PRESETS, resolve

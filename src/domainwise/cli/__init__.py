@@ -1,4 +1,4 @@
-"""The command line: one file per command. Nothing here imports torch before a command needs it."""
+"""The command line: each command is a function in `commands`, listed here. Torch is imported where it is needed."""
 
 from __future__ import annotations
 
@@ -8,25 +8,18 @@ import typer
 
 from domainwise._version import __version__
 from domainwise.cli.commands import cache, presets
-from domainwise.cli.commands.algorithms import algorithms
 from domainwise.cli.commands.balance import balance
 from domainwise.cli.commands.bench import bench
-from domainwise.cli.commands.check import check
-from domainwise.cli.commands.compare import compare
-from domainwise.cli.commands.demo import demo
-from domainwise.cli.commands.export_domainbed import export_domainbed
+from domainwise.cli.commands.compare import compare, demo, run, sweep
 from domainwise.cli.commands.fit import fit
-from domainwise.cli.commands.import_domainbed import import_domainbed
 from domainwise.cli.commands.inspect import inspect
+from domainwise.cli.commands.interop import export_domainbed, import_domainbed, tensorboard
 from domainwise.cli.commands.predict import predict
-from domainwise.cli.commands.report import report
+from domainwise.cli.commands.presets import algorithms
+from domainwise.cli.commands.report import report, show
 from domainwise.cli.commands.reproduce import reproduce
-from domainwise.cli.commands.run import run
-from domainwise.cli.commands.show import show
-from domainwise.cli.commands.status import status
+from domainwise.cli.commands.status import check, status
 from domainwise.cli.commands.surface import surface
-from domainwise.cli.commands.sweep import sweep
-from domainwise.cli.commands.tensorboard import tensorboard
 from domainwise.terminal import plainly
 
 app = typer.Typer(

@@ -1,35 +1,20 @@
-"""Turn the options of commands that train into a call of Python, and results into a table."""
+"""Turn the options of commands into arguments of Python, and open the trained models that they name."""
 
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
-
-import typer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from domainwise.errors import InputError
 from domainwise.experiment.settings import together
+from domainwise.experiment.trial import Trial
 
-
-def compared(data: str, algorithms: str, *groups: object, **more: Any) -> None:
-    """Run ``dw.compare`` with the options of groups, and print the table; exit code 1 where a trial failed."""
-    from domainwise.api import compare
-    from domainwise.cli.commands.report import print_answer
-
-    given = {**arguments(*groups), **more}
-    form, dry_run = given.pop("format", "table"), given.get("dry_run", False)
-    results = compare(data, algorithms, report=not dry_run, **given)
-    if dry_run:
-        return
-    print(results.table(form))
-    print_answer(results, form, not given["progress"])
-    if given["progress"]:
-        print(f"report: {results.page}", file=sys.stderr)
-    if results.troubled:
-        raise typer.Exit(1)
+if TYPE_CHECKING:
+    from domainwise.analysis.task import Task
+    from domainwise.cli.options import Inside
 
 
 def arguments(*groups: object) -> dict[str, Any]:
@@ -72,3 +57,29 @@ def _many(text: str) -> int | str:
     if not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise InputError(f'--per-gpu is how many trials run side by side on a GPU, or auto: got "{text}"')
     return int(text)
+
+
+def trained(run: Path, data: str, images: int, how: Inside, *, quiet: bool) -> Task:
+    """Open a trained model and its data, with at most so many images of a domain."""
+    import torch
+
+    from domainwise.analysis.task import task
+    from domainwise.machine import check_count, choose_device, threads_for
+    from domainwise.saved_models.saved import load
+    from domainwise.training.reading import Reading, read_for
+
+    threads = how.threads and check_count("threads", how.threads)
+    model = load(run, device=choose_device(how.device), which="best", trust_code=how.trust_code)
+    trial = Trial.from_json(model.config["trial"])
+    torch.set_num_threads(threads or threads_for(trial.network))
+    opened = read_for(trial, data, Reading(how.cache, progress=not quiet))
+    return task(model, opened, images, precision=how.precision)
+
+
+def trial_of(run: Path) -> tuple[Path, str]:
+    """Return the folder of the trial that a model belongs to, and which of its models it is; "" is the selected one."""
+    for home in (run, *run.resolve().parents[:2]):
+        if (home / "trial.json").is_file():
+            which = "" if home == run else run.resolve().relative_to(home).as_posix()
+            return home, "" if which == "best" else which.replace("snapshots/", "snapshot ")
+    return run, ""

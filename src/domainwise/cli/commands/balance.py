@@ -40,9 +40,12 @@ def balance(
 ) -> None:
     """Measure whether a model lies equally far from what each source domain alone would make of it."""
     from domainwise.analysis.kept import keep_balance
-    from domainwise.cli.inside import draw, measured, told, trained, trial_of
+    from domainwise.cli.running import trained, trial_of
     from domainwise.errors import InputError
-    from domainwise.files import PICTURE, check_output
+    from domainwise.files import PICTURE, check_output, write_output
+    from domainwise.report.drawing.matplotlib_svg import as_file
+    from domainwise.report.grid import label, target
+    from domainwise.report.page.balance import Measured, gathered, picture, text
     from domainwise.terminal import pace
 
     if output and not along:
@@ -55,15 +58,15 @@ def balance(
     found = []
     with pace("models", quiet=quiet) as tick:
         for folder, trial, numbers in _measured(_kept(_chosen(run, algorithms), along), along, opened, steps, lr, tick):
-            found.append(measured(trial, numbers))
+            found.append(Measured(label(trial), target(trial), trial.seed, numbers))
             if keep:
                 keep_balance(trial_of(folder)[0], {"steps": steps, "lr": lr, **numbers})
             if as_json:
                 print(json.dumps({"id": trial.id, **_about(trial), **numbers}))
     if output:
-        draw(found, output)
+        write_output(output, as_file(picture(gathered(found))), PICTURE)
     if not as_json:
-        print(told(found))
+        print(text(found))
 
 
 def _measured(
@@ -125,7 +128,7 @@ def _models(folder: Path, along: bool) -> tuple[Path | None, dict[int, Path]]:
 
 
 def _chosen(run: str, algorithms: str | None) -> list[tuple[Path, Trial]]:
-    from domainwise.cli.commands.show import trials_named
+    from domainwise.cli.commands.report import trials_named
     from domainwise.errors import InputError
     from domainwise.experiment.integrity import Damaged
     from domainwise.experiment.results import trial_in

@@ -1,3 +1,5 @@
+"""Commands that list what there is to choose from: presets with every setting, algorithms."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -71,3 +73,23 @@ def _require_hyperparameters(given: Iterable[str]) -> None:
     for name in given:
         if not any(name in hypers(builtin(algorithm)) for algorithm in names()):
             raise InputError(f'no setting and no hyperparameter of an algorithm is called "{name}"')
+
+
+def algorithms(
+    name: Annotated[str | None, typer.Argument(help="One algorithm, also file.py:Class.")] = None,
+) -> None:
+    """List the algorithms with their hyperparameters."""
+    from rich.table import Table
+
+    from domainwise.algorithms import hypers, names, parse
+
+    screen = console()
+    for spec in parse(name or ",".join(names())):
+        cls = spec.cls()
+        screen.print(f"[bold]{cls.name}[/bold]  {(cls.__doc__ or '').strip().splitlines()[0]}", highlight=False)
+        table = Table(box=None, show_header=False, padding=(0, 2))
+        for field, about in hypers(cls).values():
+            drawn = f"search {about.draw}" if about.draw else ""
+            allowed = "True | False" if isinstance(field.default, bool) else about.range()
+            table.add_row(" ", field.name, about.shown(field.default), allowed, drawn)
+        screen.print(table)

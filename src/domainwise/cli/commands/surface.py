@@ -47,7 +47,7 @@ def surface(
     import sys
 
     from domainwise.analysis.loss_surface import LENGTHS
-    from domainwise.cli.inside import trained, trial_of
+    from domainwise.cli.running import trained, trial_of
     from domainwise.errors import InputError
     from domainwise.files import PICTURE, check_output, write_output
     from domainwise.report.drawing.matplotlib_svg import as_file

@@ -1,4 +1,4 @@
-"""Show the balance between source domains, where it was measured: a table, sentences, charts along training."""
+"""Show the measured balance between source domains on a page, in a picture and in a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 from domainwise.analysis.kept import BALANCE, read_balance
 from domainwise.report.drawing.matplotlib_svg import Panel
 from domainwise.report.drawing.svg_chart import Mark, curves, sheet
-from domainwise.report.grid import Grid, accuracy
+from domainwise.report.formats import text_table
+from domainwise.report.grid import Grid, accuracy, ordered
 from domainwise.report.page.figures import BANDS, CURVES, Style, mean, styles
 from domainwise.report.statistics import sentences, standard_error
 
@@ -21,6 +22,12 @@ COLUMNS = {
     "off_centroid": "distance to the centroid",
     "angle": "angle of gradients, °",
     "gain": "loss saved at the centroid",
+}
+MEASURES = {
+    "variation": "variation of the distances to the experts",
+    "off_centroid": "distance to their mean",
+    "angle": "angle between gradients",
+    "gain": "loss saved at their mean",
 }
 RELATIONS = {
     "off_centroid": "is nearer the centroid than",
@@ -216,3 +223,48 @@ def _of(name: str, place: Found) -> float | None:
 
 def _curve(course: Course, measure: Callable[[Found], float | None]) -> dict[int, float]:
     return {step: value for step, place in course.items() if (value := measure(place)) is not None}
+
+
+def text(found: Sequence[Measured]) -> str:
+    """Return what a terminal shows: tables of one model, or of several by algorithm."""
+    found = [one for name in ordered(one.algorithm for one in found) for one in found if one.algorithm == name]
+    if len(found) == 1:
+        parts = [_alone(found[0].found)] if "variation" in found[0].found else []
+    else:
+        head = ["algorithm", "trials", *MEASURES.values()]
+        every = [[row.algorithm, str(row.trials), *map(_with_error, row.cells)] for row in rows(found)]
+        parts = [text_table(head, every)] if every else []
+    return "\n\n".join([*parts, *_stepwise(found), "\n".join(compared(found))]).strip()
+
+
+def _alone(found: Mapping[str, Any]) -> str:
+    """Every source in a row: how far its expert is, and the losses at the model, at the expert, at the mean."""
+    head = ["domain", "distance", "loss at model", "at its expert", "at the mean"]
+    at_model, at_mean = found["at_model"], found["at_mean"]
+    every = [
+        [name, *map(_number, (far, at_model[name], found["at_experts"][name][name], at_mean[name]))]
+        for name, far in found["distances"].items()
+    ]
+    targets = [name for name in at_model if name not in found["distances"]]
+    every += [[f"{name} (target)", "", _number(at_model[name]), "", _number(at_mean[name])] for name in targets]
+    said = [f"{text}: {_number(found[name], '.4g')}" for name, text in MEASURES.items()]
+    return "\n".join([text_table(head, every), "", *said])
+
+
+def _stepwise(found: Sequence[Measured]) -> list[str]:
+    """A row for every snapshot of an algorithm, at the steps that all its trials have."""
+    every = []
+    for name, own in gathered(found).items():
+        for step in sorted(set.intersection(*(set(course) for course in own))):
+            cells = [cell([course[step][key] for course in own]) for key in COLUMNS]
+            every.append([name, str(step), str(len(own)), *map(_with_error, cells)])
+    return [text_table(["algorithm", "step", "trials", *MEASURES.values()], every)] if every else []
+
+
+def _with_error(found: tuple[str, str]) -> str:
+    mean, error = found
+    return f"{mean} ± {error}" if error else mean
+
+
+def _number(value: float | None, form: str = ".4f") -> str:
+    return "not finite" if value is None else f"{value:{form}}"

@@ -1,3 +1,5 @@
+"""Commands that write for other programs, or read their files."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -10,6 +12,56 @@ from domainwise.cli import options as o
 
 if TYPE_CHECKING:
     from domainwise.interop.domainbed import Sweep
+
+
+def tensorboard(
+    folder: Annotated[Path, typer.Argument(help="A folder that compare, sweep or run writes to.", metavar="DIR")],
+    logdir: Annotated[
+        Path | None, typer.Option("--logdir", help="The folder for TensorBoard.  [default: DIR/tensorboard]")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until all trials have ended.")] = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Write the records of a folder for TensorBoard, a run for every trial; again adds what is new."""
+    import sys
+
+    from domainwise.interop.tensorboard import write
+
+    logdir = logdir or folder / "tensorboard"
+    if follow and not quiet:
+        print(f"to watch, in another terminal: tensorboard --logdir {logdir}", file=sys.stderr, flush=True)
+    done = write(folder, logdir, wait=follow)
+    if not quiet:
+        many = f"{done.points} new point{'s' * (done.points != 1)}"
+        print(f"{many}, {done.trials} trial{'s' * (done.trials != 1)}: tensorboard --logdir {logdir}", file=sys.stderr)
+
+
+def export_domainbed(
+    folder: Annotated[Path, typer.Argument(help="A folder that demo, compare or run wrote to.", metavar="DIR")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A new folder for DomainBed's files.")],
+    quiet: o.Quiet = False,
+) -> None:
+    """Write results as DomainBed does, for its collect_results and what others built on its files."""
+    import sys
+
+    from domainwise.errors import InputError
+    from domainwise.experiment.results import listing, told_apart, variants, warn_of_damage
+    from domainwise.interop.domainbed_trials import export
+
+    trials = listing(folder, files=True)
+    warn_of_damage(trials)
+    found = variants(told_apart(trials.outcomes))
+    if not found:
+        raise InputError(f"{folder} has no trials that came to an end: give the folder that a comparison wrote to")
+    written = export(found, output)
+    left = len(found) - len(written)
+    if not quiet:
+        lost = f"; {left} that diverged, failed or are damaged left out" if left else ""
+        print(f"{len(written)} run{'s' * (len(written) != 1)} in {output}{lost}", file=sys.stderr)
+        others = sum(one.trial.selection in ("pooled", "last") or one.trial.test == "all" for one in found)
+        if others:
+            told = "chose by a rule, or were tested on a part, that DomainBed has not"
+            print(f"domainwise: {others} {told}: its tools print other numbers for them", file=sys.stderr)
 
 
 def import_domainbed(
