@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from domainwise.cli.commands import cache, presets
 from domainwise.cli.commands.balance import balance
 from domainwise.cli.commands.bench import bench
 from domainwise.cli.commands.compare import compare, demo, run, sweep
+from domainwise.cli.commands.export import export
 from domainwise.cli.commands.fit import fit
 from domainwise.cli.commands.inspect import inspect
 from domainwise.cli.commands.interop import export_domainbed, import_domainbed, tensorboard
@@ -28,8 +30,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = {
-    "Your data": (demo, inspect, compare, report, fit, predict, show, status),
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Your data": (demo, inspect, compare, report, fit, predict, export, show, status),
     "Research": (run, sweep, reproduce, algorithms, surface, balance, tensorboard, import_domainbed, export_domainbed),
     "Housekeeping": (check, bench),
 }

@@ -20,6 +20,7 @@ from domainwise.data.sources.arrays import given_inputs
 from domainwise.data.sources.folders import images_in
 from domainwise.errors import InputError, require, some
 from domainwise.saved_models.card import Card
+from domainwise.saved_models.export import Exported, export
 from domainwise.saved_models.predict import BATCH, Prediction, check_least, predictions
 
 
@@ -100,3 +101,12 @@ class Model:
                 raise InputError("files are given one by one: model.predict_files(*files)")
             require("a file", place, str | os.PathLike[str])
         return predictions(self, images_in(places), min_probability)
+
+    def export(self, file: str | os.PathLike[str]) -> Exported:
+        """Write the model as one file for other programs, ``.onnx`` or ``.pt2``, and return what is to know of it.
+
+        Scaling and temperature are inside: uint8 images of the network's size go in, probabilities come out. The file
+        is there only if it computes what the model does.
+        """
+        require("a file", file, str | os.PathLike[str])
+        return export(self, Path(file))
