@@ -24,7 +24,7 @@ from domainwise.experiment import metrics as counts
 from domainwise.experiment.settings import resolve
 from domainwise.networks.network import build
 from domainwise.saved_models.evaluation import evaluate
-from domainwise.sweeps.disk_space import disk_needed
+from domainwise.sweeps.progress import disk_needed
 from domainwise.training.plan import plan
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute

@@ -25,8 +25,8 @@ from domainwise.algorithms import Algorithm, names
 from domainwise.experiment import records
 from domainwise.experiment.trial import Trial
 from domainwise.saved_models.keep import spread
-from domainwise.sweeps import disk_space as disk
-from domainwise.sweeps.disk_space import disk_needed
+from domainwise.sweeps import progress as disk
+from domainwise.sweeps.progress import disk_needed
 from domainwise.training.checkpoints import Stopped, listening, saved, schedule as checkpoints, stop_requested
 from domainwise.training.run_trial import execute
 from domainwise.user_files import module_of
