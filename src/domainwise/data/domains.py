@@ -76,6 +76,7 @@ class Domain:
     groups: Labels | None = None  # (N,): images of one group never straddle a split
     copies: Labels | None = None  # (N,): images of one number are one file, and stay together too
     fixed: Fixed | None = None  # (N,): in which part of the split an image belongs, FREE where the seed decides
+    subgroups: Labels | None = None  # (N, k), positions in Domains.subgroups; -1 where an image has fewer than k
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -89,7 +90,7 @@ class Domain:
         return None if self.originals is None else self.originals.pixels
 
 
-OPTIONAL = ("evaluation", "shapes", "originals", "groups", "copies", "fixed")
+OPTIONAL = ("evaluation", "shapes", "originals", "groups", "copies", "fixed", "subgroups")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,6 +108,7 @@ class Domains:
     fingerprint: str
     home: Path | None = None  # the folder that the arrays are mapped from
     plain: str = ""  # the fingerprint of the same images split as if none was a copy of another
+    subgroups: tuple[str, ...] = ()  # names of what scores are told apart by inside a domain, such as "slide:23"
 
     def __post_init__(self) -> None:
         _validate(self)
@@ -178,7 +180,7 @@ class Domains:
     def _facts(self) -> dict[str, Any]:
         counts = [[domain.name, len(domain)] for domain in self]
         facts = {"name": self.name, "classes": [*self.classes], "domains": counts, "fingerprint": self.fingerprint}
-        return {**facts, "plain": self.plain}
+        return {**facts, "plain": self.plain, "subgroups": [*self.subgroups]}
 
     def _link(self, home: Path, folder: Path) -> None:
         """Link to the arrays in a home, but for copies that are taken for images of their own."""
@@ -234,6 +236,7 @@ def assemble(facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], h
         facts["fingerprint"],
         home,
         facts.get("plain", facts["fingerprint"]),
+        tuple(facts.get("subgroups", ())),
     )
 
 

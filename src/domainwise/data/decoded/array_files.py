@@ -24,7 +24,7 @@ from domainwise.files import checksum, exists
 
 FORMAT = 1
 ABOUT, VERIFIED = "about.json", "verified.json"
-COLUMNS = ("images", "labels", "evaluation", "shapes", "pixels", "groups", "fixed", "copies")
+COLUMNS = ("images", "labels", "evaluation", "shapes", "pixels", "groups", "fixed", "copies", "subgroups")
 MAPPED = ("images", "evaluation", "pixels")  # the large ones
 BLOCK = 4 << 20  # bytes that have one checksum
 PROBES, PROBE = 16, 4096  # places that are looked at whenever a file is opened, and bytes of each

@@ -144,6 +144,7 @@ class Content:
             "fingerprint": fingerprint,
             "plain": plain,
             "shared": self.listing.shared(self.hashes),
+            "subgroups": [*self.listing.subgroup_names],
         }
 
     def columns(self, layout: Layout) -> dict[str, Array]:
@@ -154,6 +155,7 @@ class Content:
             "shapes": None if exact else self.shapes,
             "groups": self.listing.groups,
             "fixed": self.listing.fixed,
+            "subgroups": self.listing.subgroups,
             "copies": self.listing.copies(self.hashes),
         }
         return {name: column for name, column in columns.items() if column is not None}

@@ -43,6 +43,7 @@ class File:
     fixed: int = FREE
     box: Box = ()  # the part of the picture that is the image; none is the whole of it
     mark: tuple[str, ...] = ()  # what the fingerprint covers besides the relative path
+    subgroups: tuple[str, ...] = ()  # what scores are told apart by inside a domain
 
     def __str__(self) -> str:
         return quoted(self.relative)
@@ -101,6 +102,23 @@ class Listing:
         parts = np.array([file.fixed for file in self.files], np.int8)
         return parts if (parts != FREE).any() else None
 
+    @property
+    def subgroup_names(self) -> tuple[str, ...]:
+        """The names of all subgroups, in the order in which they are met."""
+        return tuple(dict.fromkeys(name for file in self.files for name in file.subgroups))
+
+    @property
+    def subgroups(self) -> Labels | None:
+        """The positions of each image's subgroups, -1 where it has fewer than others; None where no image has any."""
+        most = max(len(file.subgroups) for file in self.files)
+        if not most:
+            return None
+        position = {name: i for i, name in enumerate(self.subgroup_names)}
+        found = np.full((len(self.files), most), -1, np.int64)
+        for row, file in zip(found, self.files, strict=True):
+            row[: len(file.subgroups)] = [position[name] for name in file.subgroups]
+        return found
+
     def fingerprints(self, hashes: Sequence[str]) -> tuple[str, str]:
         """Return a hash of relative paths and contents, which does not depend on where the files lie.
 
@@ -140,6 +158,7 @@ class Listing:
         digest = hashlib.sha256(json.dumps(beginning).encode() + json.dumps(self.classes).encode())
         for file in self.files:
             row = [file.relative, *_state(file.path), file.domain, file.class_name, file.group, file.fixed, *file.box]
+            row += file.subgroups
             digest.update(json.dumps(row).encode())
         return digest.hexdigest()
 
@@ -170,7 +189,8 @@ class Listing:
 
     def notes(self) -> list[str]:
         """Say what is odd: what was left out, what is not read, and which classes a domain lacks."""
-        return [*self.oddities, *self.unread, *self._wide_groups, *class_notes(self.counts)]
+        gaps = [] if self.published else class_notes(self.counts)  # a benchmark is taken as it is
+        return [*self.oddities, *self.unread, *self._wide_groups, *gaps]
 
     @property
     def _wide_groups(self) -> list[str]:

@@ -176,6 +176,10 @@ def _benchmark(text: str) -> Listing | Domains:
         return digits.rotated_mnist(folder)
     if name == "colored_mnist":
         return digits.colored_mnist(folder)
+    if BENCHMARKS[name].wilds:
+        from domainwise.data.sources.wilds import find_release
+
+        return find_release(name, folder)
     return find_benchmark(BENCHMARKS[name], folder)
 
 
