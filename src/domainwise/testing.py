@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,25 @@ def check_replayed_training_is_training(cls: type[Algorithm], settings: dict[str
         assert same, f"{cls.__name__} gave other metrics in update {step} when it was replayed"
     assert _equal(_parameters(eager), _parameters(replayed)), f"{cls.__name__} trains otherwise when it is replayed"
     assert not said, f"{said[0]}. If it is to stay so, say it in `uncapturable`"
+
+
+def check_domains_take_turns(cls: type[Algorithm], settings: dict[str, Any]) -> None:
+    """Train on three of five domains at a time: going on from a saved state and replaying give the same training."""
+    if "domains" not in signature(cls.update).parameters:  # it has an update of its own
+        return
+    turns = [(0, 3, 1), (2, 1, 4), (3, 4, 0), (0, 1, 2)]
+    eager, resumed, replayed = (_made(cls, settings) for _ in range(3))
+    update = updater(replayed, capture=True, recorder=Tapes())
+    for step in range(12):
+        domains = turns[step % 4]
+        if step == 6:
+            resumed = _made(cls, settings, seed=5)
+            resumed.load_state_dict(pickle.loads(pickle.dumps(eager.state_dict())))
+        for train in (eager.update, resumed.update, update):
+            train(_batches(eager, step), domains=domains)
+    for how, other in (("went on from a saved state", resumed), ("was replayed", replayed)):
+        same = _equal(_parameters(eager), _parameters(other))
+        assert same, f"{cls.__name__} trains otherwise when it {how}, on domains that take turns (self.domains)"
 
 
 def check_precisions(cls: type[Algorithm], settings: dict[str, Any]) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 import domainwise.algorithms as package
-from domainwise import InputError, Network, testing
+from domainwise import InputError, MetaOptimizer, Network, constant, testing
 from domainwise.algorithms import Algorithm, algorithm, create, hyper, names, parse
 from domainwise.algorithms._bases import advice
 from domainwise.networks.network import small_cnn
@@ -222,6 +223,42 @@ def test_metrics_name_the_loss_of_every_leg_in_the_order_given() -> None:
     metrics = maml.update(data)
     assert [metrics[f"leg{i}"].item() for i in range(3)] == pytest.approx(expected, rel=1e-12)
     assert metrics["loss"].item() == pytest.approx(sum(expected) / 3)
+
+
+def test_legs_are_named_by_the_numbers_of_their_domains() -> None:
+    named, plain = (create("arith").setup(network(), seed=0) for _ in range(2))
+    for _ in range(3):
+        found, expected = named.update(batches(), domains=[4, 0, 7]), plain.update(batches())
+        assert list(found) == ["loss", "leg4", "leg0", "leg7"]
+        assert [value.item() for value in found.values()] == [value.item() for value in expected.values()]
+
+
+def test_an_algorithm_sees_the_domains_of_the_batches_that_it_is_given() -> None:
+    @algorithm
+    class Looks(Algorithm):
+        def stepper(self) -> MetaOptimizer:
+            return MetaOptimizer(self.adam(), constant(), inner_lr=0.0, generator=self.order)
+
+        def prepare(self, batches) -> None:
+            seen.append((self.domains, [int(y[0]) for _, y in batches]))
+
+        def step(self, batches) -> dict[str, Tensor]:
+            seen.append((self.domains, [int(y[0]) for _, y in batches]))
+            return {"loss": torch.zeros(())}
+
+    seen: list[tuple[tuple[int, ...], list[int]]] = []
+    one, marks = Looks().setup(network()), {5: 0, 1: 1, 3: 2}
+    for _ in range(6):
+        one.update([(x, torch.full_like(y, mark)) for (x, y), mark in zip(batches(), marks.values(), strict=True)],
+                   domains=[*marks])  # fmt: skip
+    assert all([marks[domain] for domain in domains] == found for domains, found in seen)
+    assert len({domains for domains, _ in seen}) > 1
+
+
+@pytest.mark.parametrize("domains", [[0, 1], [0, 1, 1], [0, 1, -1], [0, 1, 2.0], "abc"])
+def test_numbers_of_domains_that_are_none_are_refused(domains) -> None:
+    with pytest.raises(InputError, match="domains= are 3 whole numbers, one for each minibatch"):
+        create("erm").setup(network()).update(batches(), domains=domains)
 
 
 @pytest.mark.parametrize(

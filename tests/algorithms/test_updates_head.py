@@ -13,6 +13,8 @@ from torch.nn import functional as F
 
 from domainwise import Network
 from domainwise.algorithms import create
+from domainwise.algorithms._bases import at_head
+from domainwise.losses import head_variance
 
 
 def head_of(net: Network) -> list[Tensor]:
@@ -46,6 +48,24 @@ def test_fishr(anneal, ema) -> None:
         return risk + (1000.0 if memory["step"] >= anneal else 0.0) * memory["penalty"]
 
     follow(rule, f"fishr(anneal={anneal}, ema={ema})", sizes=UNEQUAL)
+
+
+@pytest.mark.parametrize("turns", [[(0, 1, 2)] * 4, [(4, 0), (0, 2), (2, 4), (7, 0), (4, 2), (0, 7)]])
+def test_fishr_averages_every_domain_over_the_updates_that_it_takes_part_in(turns) -> None:
+    """An average of its own for each domain, held here in a dict, however they take turns."""
+    ours = create("fishr", anneal=0, ema=0.5, penalty=3.0).setup(network())
+    moving: dict[int, Tensor] = {}
+    for step, domains in enumerate(turns):
+        data = batches(step, [6] * len(domains))
+        inputs, logits = at_head(ours.net, data)
+        for domain, f, z, (_, y) in zip(domains, inputs, logits, data, strict=True):
+            variance = head_variance(f, z, y).detach()
+            moving[domain] = 0.5 * moving.get(domain, torch.zeros_like(variance)) + 0.5 * variance
+        expected = torch.stack([2 * moving[domain] for domain in domains]).var(0, correction=0).mean()
+        metrics = ours.update(data, domains=domains)
+        assert metrics["penalty"].item() == pytest.approx(expected.item(), rel=1e-9)
+    for domain, average in moving.items():
+        torch.testing.assert_close(ours.averages[domain], average)
 
 
 def alignment(net: Network, data: Batches, curvature: Callable[[Tensor, Network], Tensor], alpha: float, beta: float):

@@ -49,3 +49,11 @@ def test_a_loss_that_is_not_finite_is_named_with_its_own_step_however_late_it_is
     with pytest.raises(Diverged, match=r'at step 8 on leg 1 \(domain "b"\)') as error:
         made.poll()
     assert error.value.step == 8
+
+
+def test_legs_that_take_turns_are_named_by_their_own_domains() -> None:
+    made = Losses(ALGORITHM, ["a", "b", "c"])
+    made.add(0, {"loss": torch.tensor(1.0), "leg0": torch.tensor(1.0), "leg1": torch.tensor(1.0)})
+    made.add(1, {"loss": torch.tensor(2.0), "leg2": torch.tensor(math.inf)})
+    with pytest.raises(Diverged, match=r'at step 1 on leg 2 \(domain "c"\)'):
+        made.flush()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -17,7 +17,7 @@ from domainwise.acceleration.rewrite import let_watch, rewrite
 from domainwise.algorithms import Algorithm
 from domainwise.networks.network import Network
 
-Update = Callable[[Sequence[Any]], dict[str, Tensor]]
+Update = Callable[..., dict[str, Tensor]]  # called like Algorithm.update
 
 
 @dataclass(frozen=True)

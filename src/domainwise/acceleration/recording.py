@@ -62,8 +62,8 @@ class Captured:
         self.updates = self.made = self.wasted = 0  # made: recordings; wasted: the last so many of them
         self.why_not = ""
 
-    def __call__(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        order = self.algorithm._begin(batches)
+    def __call__(self, batches: Sequence[Any], *, domains: Sequence[int] | None = None) -> dict[str, Tensor]:
+        order = self.algorithm._begin(batches, domains)
         return self.algorithm._end(self.step([batches[i] for i in order]), order)
 
     def forget(self) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from domainwise.algorithms._hyper import hyper, hypers, written
-from domainwise.errors import InputError
+from domainwise.errors import InputError, is_whole
 from domainwise.losses import Batch, cross_entropy, in_parts
 from domainwise.meta.combine import constant
 from domainwise.meta.optimizer import MetaOptimizer
@@ -87,6 +87,8 @@ class Algorithm:
         seed = torch.initial_seed() if seed is None else seed
         self.net = net
         self.updates = 0
+        self.domains: tuple[int, ...] = ()  # that the minibatches at hand are from, as numbers among all sources
+        self.named = False  # whether update was told so
         self.generator = torch.Generator().manual_seed(seed_hash(seed, "algorithm"))
         self.order = torch.Generator().manual_seed(seed_hash(seed, "order"))
         self.optimizer = self.stepper()
@@ -119,20 +121,27 @@ class Algorithm:
             capturable=on_gpu,
         )
 
-    def update(self, batches: Sequence[Any]) -> dict[str, Tensor]:
-        """Train on one minibatch per source domain (a list of ``fresh`` of them where that is above 1)."""
-        order = self._begin(batches)
+    def update(self, batches: Sequence[Any], *, domains: Sequence[int] | None = None) -> dict[str, Tensor]:
+        """Train on one minibatch per source domain (a list of ``fresh`` of them where that is above 1).
+
+        Where only some take part ``domains`` says which, by numbers from 0; without it they are the first ones.
+        """
+        order = self._begin(batches, domains)
         return self._end(self.step([batches[i] for i in order]), order)
 
-    def _begin(self, batches: Sequence[Any]) -> list[int]:
+    def _begin(self, batches: Sequence[Any], domains: Sequence[int] | None = None) -> list[int]:
         """Do the host's part of an update; return the order in which :meth:`step` gets the batches."""
         self._needs_setup()
         check_alone(self.name)
         _check_batches(self.name, batches, self.fresh, self.device)
+        self.named = domains is not None
+        self.domains = _numbers(self.name, range(len(batches)) if domains is None else domains, len(batches))
         self.prepare(batches)
         if self.leg_parts > 1 and self.optimizer.split is None:
             self.optimizer.split = self._split
-        return self.optimizer.order(len(batches))
+        order = self.optimizer.order(len(batches))
+        self.domains = tuple(self.domains[i] for i in order)
+        return order
 
     def take_parts(self, parts: int) -> None:
         """Compute every leg in so many parts, one after the other, which takes less memory and gives the same sum."""
@@ -142,11 +151,13 @@ class Algorithm:
         return in_parts(leg, self.leg_parts)
 
     def _end(self, metrics: dict[str, Tensor], order: Sequence[int]) -> dict[str, Tensor]:
-        """Count the update, and name the losses of the legs by the domains as they were given."""
+        """Count the update, and name the losses of the legs by the numbers of their domains, as they were given."""
         self.updates += 1
-        if "leg0" not in metrics:
-            return metrics
-        return {**metrics, **{f"leg{i}": metrics[f"leg{order.index(i)}"] for i in range(len(order))}}
+        if "leg0" in metrics:
+            visits = enumerate(zip(order, self.domains, strict=True))
+            legs = sorted((given, f"leg{domain}", metrics.pop(f"leg{i}")) for i, (given, domain) in visits)
+            metrics |= {name: loss for _, name, loss in legs}
+        return metrics
 
     def prepare(self, batches: Sequence[Any]) -> None:
         """Do the host's part of an update: draw what is random, change what depends on the updates made so far."""
@@ -154,7 +165,7 @@ class Algorithm:
     def step(self, batches: Sequence[Any]) -> dict[str, Tensor]:
         """Do the device's part of an update, the same every time: nothing in it waits for a number or draws one.
 
-        The batches come in the order of the visits.
+        The batches come in the order of the visits, and so do the numbers in ``self.domains``.
         """
         legs = self.legs(batches)
         losses = self.optimizer.step(self.loss, legs, order=range(len(legs)))
@@ -266,6 +277,12 @@ def _check_batches(owner: str, batches: Sequence[Any], fresh: int, device: torch
                     f"{owner}: the {what} of domain {i} are on {tensor.device} and the network on {device}: "
                     f"move them with .to({str(device)!r})"
                 )
+
+
+def _numbers(owner: str, domains: Sequence[int], batches: int) -> tuple[int, ...]:
+    if len({*domains}) != batches or not all(is_whole(number) and number >= 0 for number in domains):
+        raise InputError(f"{owner}: domains= are {batches} whole numbers, one for each minibatch, each once: {domains}")
+    return tuple(map(int, domains))
 
 
 def _each(owner: str, batches: Sequence[Any], fresh: int) -> Iterator[tuple[int, Any]]:

@@ -79,13 +79,13 @@ class Sent:
     """Carry the losses of some updates from the device to the host."""
 
     def __init__(self, metrics: Sequence[tuple[int, dict[str, Tensor]]]) -> None:
-        self.steps, self.names = [step for step, _ in metrics], list(metrics[0][1])
-        self.table = torch.stack([torch.stack([one[name] for name in self.names]) for _, one in metrics])
+        self.names = [(step, list(one)) for step, one in metrics]  # which differ where legs take turns
+        self.values = torch.stack([value for _, one in metrics for value in one.values()])
         self.there: torch.cuda.Event | None = None
-        if self.table.is_cuda:
-            stream = torch.cuda.current_stream(self.table.device)  # which need not be of the current device
-            pinned = torch.empty_like(self.table, device="cpu", pin_memory=True)
-            self.table = pinned.copy_(self.table, non_blocking=True)  # to memory of another kind it would wait
+        if self.values.is_cuda:
+            stream = torch.cuda.current_stream(self.values.device)  # which need not be of the current device
+            pinned = torch.empty_like(self.values, device="cpu", pin_memory=True)
+            self.values = pinned.copy_(self.values, non_blocking=True)  # to memory of another kind it would wait
             self.there = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # asleep, not spinning
             self.there.record(stream)
 
@@ -93,5 +93,6 @@ class Sent:
         """Wait for them, and yield every step with its losses by name."""
         if self.there is not None:
             self.there.synchronize()
-        for step, row in zip(self.steps, self.table.tolist(), strict=True):
-            yield step, dict(zip(self.names, row, strict=True))
+        values = iter(self.values.tolist())
+        for step, names in self.names:
+            yield step, {name: next(values) for name in names}

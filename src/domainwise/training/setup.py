@@ -107,13 +107,13 @@ def sparing(algorithm: Algorithm, make: Callable[[], Update], say: Callable[[str
     """
     update = make()
 
-    def spared(batches: Sequence[Any]) -> dict[str, Tensor]:
+    def spared(batches: Sequence[Any], **domains: Sequence[int]) -> dict[str, Tensor]:
         nonlocal update
         generators, stepped = (algorithm.generator, algorithm.order), bool(algorithm.optimizer.outer.state)
         drawn = [generator.get_state() for generator in generators]
         while True:
             try:
-                return update(batches)
+                return update(batches, **domains)
             except torch.OutOfMemoryError:
                 parts = 2 * algorithm.leg_parts
                 most = max(len(y) for _, y in _pairs(batches))
