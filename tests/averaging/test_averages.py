@@ -24,7 +24,7 @@ from domainwise.experiment.trial import Trial
 from domainwise.interop.tensorboard import scalars
 from domainwise.sweeps import status as following
 from domainwise.sweeps.status import Tail, follow, status
-from domainwise.training.checkpoints import load, save, saved
+from domainwise.training.checkpoint_files import load, save, saved
 from domainwise.training.loop import run
 from domainwise.training.plan import plan
 from domainwise.training.result import AGAIN

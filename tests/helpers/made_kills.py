@@ -27,8 +27,7 @@ from domainwise.algorithms import parse
 from domainwise.experiment import records
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
-from domainwise.training import run_trial as executing
-from domainwise.training.checkpoints import files
+from domainwise.training import checkpoint_files as files, run_trial as executing
 from domainwise.training.plan import plan
 from domainwise.training.run_options import RunOptions
 

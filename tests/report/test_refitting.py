@@ -65,8 +65,8 @@ class Killed(BaseException):
 def test_one_that_was_killed_goes_on_to_the_same_model(
     results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("domainwise.training.checkpoints.schedule.AT_MOST", 0.0)
-    monkeypatch.setattr("domainwise.training.checkpoints.schedule.SHARE", 0)
+    monkeypatch.setattr("domainwise.training.checkpoints.AT_MOST", 0.0)
+    monkeypatch.setattr("domainwise.training.checkpoints.SHARE", 0)
     whole = dw.fit(results, output=tmp_path / "whole")
     notes: list[str] = []
 

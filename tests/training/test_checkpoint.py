@@ -16,7 +16,9 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from domainwise import InputError
-from domainwise.training.checkpoints import Checkpoints, Damaged, Resumed, files, flatten, load, save, saved, unflatten
+from domainwise.training import checkpoint_files as files
+from domainwise.training.checkpoint_files import Damaged, flatten, load, save, saved, unflatten
+from domainwise.training.checkpoints import Checkpoints, Resumed
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
 TENSORS = st.builds(

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from domainwise.training.checkpoints import Checkpoints, Resumed, Stopped, files, saved, schedule as checkpoints_module
+from domainwise.training import checkpoint_files as files, checkpoints as checkpoints_module
+from domainwise.training.checkpoint_files import saved
+from domainwise.training.checkpoints import Checkpoints, Resumed
+from domainwise.training.signals import Stopped
 
 
 class Weights:

@@ -24,7 +24,7 @@ from domainwise.algorithms import parse
 from domainwise.experiment import integrity
 from domainwise.experiment.settings import resolve
 from domainwise.sweeps import claims
-from domainwise.training.checkpoints import saved
+from domainwise.training.checkpoint_files import saved
 from domainwise.training.plan import plan
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute

@@ -91,8 +91,8 @@ def test_a_fit_that_was_stopped_goes_on(tmp_path: Path) -> None:
 def test_what_was_stopped_is_not_lost_to_another_command(
     other: dict[str, Any], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("domainwise.training.checkpoints.schedule.AT_MOST", 0.0)
-    monkeypatch.setattr("domainwise.training.checkpoints.schedule.SHARE", 0)
+    monkeypatch.setattr("domainwise.training.checkpoints.AT_MOST", 0.0)
+    monkeypatch.setattr("domainwise.training.checkpoints.SHARE", 0)
     same = {"algorithm": "erm", "average": "ema(decay=0.9)", "snapshots": 2, **SHORT}
 
     def watch(trial: Trial, event: dict[str, Any]) -> None:

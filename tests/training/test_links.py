@@ -14,7 +14,7 @@ from made_trials import Killed, die, remains, run, trial
 
 from domainwise import files
 from domainwise.experiment import records
-from domainwise.training.checkpoints import load, save, saved
+from domainwise.training.checkpoint_files import load, save, saved
 
 
 @pytest.fixture(scope="module")

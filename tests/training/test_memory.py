@@ -138,8 +138,8 @@ def test_a_trial_that_does_not_fit_is_computed_in_parts_and_says_so(
 def test_one_that_was_killed_goes_on_in_as_many_parts(
     tmp_path: Path, small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("domainwise.training.checkpoints.schedule.AT_MOST", 0.0)
-    monkeypatch.setattr("domainwise.training.checkpoints.schedule.SHARE", 0)
+    monkeypatch.setattr("domainwise.training.checkpoints.AT_MOST", 0.0)
+    monkeypatch.setattr("domainwise.training.checkpoints.SHARE", 0)
     whole = dw.compare(stripes(), "erm", output=tmp_path / "whole", **SHORT).outcomes[0]
 
     def kill(trial: Any, event: dict[str, Any]) -> None:

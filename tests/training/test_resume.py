@@ -27,8 +27,10 @@ from domainwise.experiment.trial import Trial
 from domainwise.saved_models.keep import spread
 from domainwise.sweeps import progress as disk
 from domainwise.sweeps.progress import disk_needed
-from domainwise.training.checkpoints import Stopped, listening, saved, schedule as checkpoints, stop_requested
+from domainwise.training import checkpoints
+from domainwise.training.checkpoint_files import saved
 from domainwise.training.run_trial import execute
+from domainwise.training.signals import Stopped, listening, stop_requested
 from domainwise.user_files import module_of
 
 

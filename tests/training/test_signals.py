@@ -17,7 +17,7 @@ from made_data import stripes
 from domainwise import compare
 from domainwise.sweeps import worker_pool
 from domainwise.sweeps.status import status
-from domainwise.training.checkpoints import saved
+from domainwise.training.checkpoint_files import saved
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
 

@@ -30,7 +30,7 @@ from domainwise.saved_models import card
 from domainwise.saved_models.saved import CONFIG, read as weights_of
 from domainwise.sweeps import claims
 from domainwise.sweeps.status import PLAN
-from domainwise.training.checkpoints import remove, saved
+from domainwise.training.checkpoint_files import remove, saved
 from domainwise.training.result import models_in
 
 UNSEALED = "without hashes"  # among what was looked at

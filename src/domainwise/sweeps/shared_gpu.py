@@ -17,9 +17,9 @@ from domainwise.errors import InputError
 from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
 from domainwise.sweeps.work import work
-from domainwise.training.checkpoints import ask_to_stop, listening
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch
+from domainwise.training.signals import ask_to_stop, listening
 
 Many = int | Literal["auto"]
 

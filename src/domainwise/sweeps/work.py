@@ -12,7 +12,7 @@ from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
 from domainwise.files import LOCK, exists, lock_trial, names_in
 from domainwise.sweeps.claims import Claim, Lost, at_work
-from domainwise.training.checkpoints import clear
+from domainwise.training.checkpoint_files import clear
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch, execute
 

@@ -28,8 +28,8 @@ from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
 from domainwise.machine import child_environment
 from domainwise.sweeps.shared_gpu import AT_MOST, Many, run_packed
-from domainwise.training.checkpoints import listening, stop_requested
 from domainwise.training.run_options import RunOptions
+from domainwise.training.signals import listening, stop_requested
 
 STARTING = 120.0  # seconds for a process to come up, whatever the timeout of a trial
 GRACE = 30.0  # seconds for a trial to put itself aside when everything stops

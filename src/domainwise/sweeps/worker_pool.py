@@ -23,9 +23,10 @@ from domainwise.files import LOCK, locked
 from domainwise.sweeps.claims import Claims
 from domainwise.sweeps.status import describe
 from domainwise.sweeps.worker import GRACE, LOOK, Given, Heard, Place, Worker
-from domainwise.training.checkpoints import Stopped, asked_again, at_once, listening, saved, stop_requested
+from domainwise.training.checkpoint_files import saved
 from domainwise.training.result import failed
 from domainwise.training.run_trial import Watch
+from domainwise.training.signals import Stopped, asked_again, at_once, listening, stop_requested
 
 TOLD = 4  # trials that are named when all is stopped
 STARTS = 4  # a process that was killed before it was ready may have been killed by accident

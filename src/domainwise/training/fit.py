@@ -33,7 +33,7 @@ from domainwise.saved_models.evaluation import evaluate
 from domainwise.saved_models.keep import spread
 from domainwise.saved_models.model import Model
 from domainwise.saved_models.saved import CONFIG, PLAIN, averager_of, described, home_of, load, loaded
-from domainwise.training.checkpoints import saved, told_of
+from domainwise.training.checkpoint_files import saved, told_of
 from domainwise.training.plan import plan
 from domainwise.training.result import models_in
 from domainwise.training.run_options import RunOptions

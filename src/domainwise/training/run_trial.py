@@ -26,11 +26,13 @@ from domainwise.files import clear_leftovers, create_text, exists, lock_trial, m
 from domainwise.machine import processor_name, remember_places, versions
 from domainwise.meta.ranks import check_alone
 from domainwise.saved_models.keep import Keeper
-from domainwise.training.checkpoints import Checkpoints, Fresh, Resumed, Stopped, clear, listening
+from domainwise.training.checkpoint_files import clear
+from domainwise.training.checkpoints import Checkpoints, Fresh, Resumed
 from domainwise.training.loop import run
 from domainwise.training.loss_log import Diverged
 from domainwise.training.result import begin_again, counts_of, digests, finish_again, models_in, result_of, steps_of
 from domainwise.training.run_options import RunOptions
+from domainwise.training.signals import Stopped, listening
 
 Watch = Callable[[Trial, Event], None]
 

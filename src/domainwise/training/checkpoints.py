@@ -16,8 +16,10 @@ from torch import Tensor
 from domainwise.acceleration.shared_device import Submit, directly
 from domainwise.errors import InputError
 from domainwise.files import exists, sync
-from domainwise.training.checkpoints.files import NAME, Damaged, flatten, load, remove, saved, unfinished, write
-from domainwise.training.checkpoints.signals import Stopped, stop_requested
+from domainwise.training.checkpoint_files import NAME, Damaged, flatten, load, remove, save, saved, unfinished, write
+from domainwise.training.signals import Stopped, stop_requested
+
+__all__ = ["Checkpoints", "Fresh", "Resumed", "Stateful", "load", "save", "saved"]
 
 AT_LEAST = 60.0  # seconds of training that may be lost
 AT_MOST = 5.0  # seconds that are cheaper to repeat than to save
