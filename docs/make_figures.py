@@ -20,7 +20,7 @@ from domainwise.api import compare
 from domainwise.data.sources.digits import digits
 from domainwise.paper import sketches
 from domainwise.paper.theory import STRATEGIES, Shares, expected, followed, path, three_bowls
-from domainwise.report.drawing.matplotlib_svg import Panel, as_file
+from domainwise.report.matplotlib_svg import Panel, as_file
 from domainwise.report.page.surfaces import picture
 from domainwise.saved_models.saved import load
 

@@ -19,8 +19,8 @@ import domainwise as dw
 from domainwise.cli import app
 from domainwise.errors import InputError
 from domainwise.machine import human_duration
-from domainwise.report.drawing.matplotlib_svg import panel
 from domainwise.report.grid import arrange
+from domainwise.report.matplotlib_svg import panel
 from domainwise.report.page import page as document
 from domainwise.report.page.figures import accuracies, learning_curves, styles
 from domainwise.report.page.page import render, write

@@ -11,12 +11,12 @@ import pytest
 from made_counts import count
 from made_outcomes import Study
 
-from domainwise.report.drawing.matplotlib_svg import Panel
-from domainwise.report.drawing.svg_chart import Mark, around, curves, rows
 from domainwise.report.grid import arrange, most_seeds, sample
+from domainwise.report.matplotlib_svg import Panel
 from domainwise.report.page import page as document
 from domainwise.report.page.figures import learning_curves
 from domainwise.report.page.page import render
+from domainwise.report.svg_chart import Mark, around, curves, rows
 
 RANGES = [(0, 300), (69.2, 74.9), (-3, 2), (0.05, 123), (1e-7, 4e5), (5, 5), (0, 0), (0.1, 0.1 + 1e-17)]
 

@@ -4,7 +4,7 @@ An averager stands beside the training loop: it is told the parameters after eve
 every evaluation, and it never touches an update. Parameters are flat lists of tensors; no module is ever cloned.
 """
 
-from domainwise.averaging._averager import EMA, MA, SWA, Averager
+from domainwise.averaging._averager import EMA, MA, SWA, Averager, average_models, greedy
 from domainwise.averaging._averages import (
     Averages,
     averager,
@@ -14,7 +14,6 @@ from domainwise.averaging._averages import (
     refresh_batch_norm,
     swapped_in,
 )
-from domainwise.averaging._models import average_models, greedy
 from domainwise.averaging._swad import SWAD
 
 __all__ = [

@@ -23,7 +23,7 @@ from domainwise.paper.page import Page
 from domainwise.paper.sketches import fan_figure, path_figure, share_figure, solid_figure, weights_figure
 from domainwise.paper.tables import PaperTable, Part, per_domain
 from domainwise.paper.theory import STRATEGIES, expected, followed, path, ternary_bowls, three_bowls
-from domainwise.report.drawing.matplotlib_svg import COLOURS, Panel, as_file, panel
+from domainwise.report.matplotlib_svg import COLOURS, Panel, as_file, panel
 from domainwise.report.page.surfaces import picture
 from domainwise.saved_models.saved import loaded
 

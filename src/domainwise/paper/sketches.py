@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from domainwise.paper.theory import STRATEGIES, Bowls, Shares, displacement, fan, visited
-from domainwise.report.drawing.matplotlib_svg import COLOURS, INK, Panel, panel
+from domainwise.report.matplotlib_svg import COLOURS, INK, Panel, panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -43,8 +43,8 @@ def balance(
     from domainwise.cli.running import trained, trial_of
     from domainwise.errors import InputError
     from domainwise.files import PICTURE, check_output, write_output
-    from domainwise.report.drawing.matplotlib_svg import as_file
     from domainwise.report.grid import label, target
+    from domainwise.report.matplotlib_svg import as_file
     from domainwise.report.page.balance import Measured, gathered, picture, text
     from domainwise.terminal import pace
 

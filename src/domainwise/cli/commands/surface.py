@@ -50,7 +50,7 @@ def surface(
     from domainwise.cli.running import trained, trial_of
     from domainwise.errors import InputError
     from domainwise.files import PICTURE, check_output, write_output
-    from domainwise.report.drawing.matplotlib_svg import as_file
+    from domainwise.report.matplotlib_svg import as_file
     from domainwise.report.page.surfaces import picture
     from domainwise.terminal import pace
 

@@ -10,12 +10,12 @@ from statistics import fmean
 from typing import Any
 
 from domainwise.analysis.kept import BALANCE, read_balance
-from domainwise.report.drawing.matplotlib_svg import Panel
-from domainwise.report.drawing.svg_chart import Mark, curves, sheet
 from domainwise.report.formats import text_table
 from domainwise.report.grid import Grid, accuracy, ordered
+from domainwise.report.matplotlib_svg import Panel
 from domainwise.report.page.figures import BANDS, CURVES, Style, mean, styles
 from domainwise.report.statistics import sentences, standard_error
+from domainwise.report.svg_chart import Mark, curves, sheet
 
 COLUMNS = {
     "variation": "variation of distances",

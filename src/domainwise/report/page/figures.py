@@ -8,10 +8,10 @@ from statistics import fmean
 
 from domainwise.experiment.records import Record
 from domainwise.experiment.results import Outcome
-from domainwise.report.drawing.matplotlib_svg import COLOURS, INK, Panel, css
-from domainwise.report.drawing.svg_chart import Mark, curves, rows
 from domainwise.report.formats import Cell, Table
 from domainwise.report.grid import Grid, accuracy
+from domainwise.report.matplotlib_svg import COLOURS, INK, Panel, css
+from domainwise.report.svg_chart import Mark, curves, rows
 
 DASHES = ("", "5 2", "1.5 1.5", "6 2 1.5 2")
 CURVES = 8  # algorithms in one panel of learning curves: with more, no eye follows any

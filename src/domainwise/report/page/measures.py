@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from domainwise.experiment.results import Outcome
-from domainwise.report.drawing.matplotlib_svg import Panel
-from domainwise.report.drawing.svg_chart import Mark, curves
 from domainwise.report.grid import Grid, Group, accuracy
+from domainwise.report.matplotlib_svg import Panel
 from domainwise.report.page.classes import Numbers, Tallies
 from domainwise.report.statistics import shown
+from domainwise.report.svg_chart import Mark, curves
 
 COLUMNS = {
     "accuracy": "accuracy",

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from domainwise.analysis.kept import SURFACE, Surface
 from domainwise.errors import warn
 from domainwise.experiment.integrity import Damaged
-from domainwise.report.drawing.matplotlib_svg import COLOURS, INK, Panel, panel
 from domainwise.report.grid import Grid
+from domainwise.report.matplotlib_svg import COLOURS, INK, Panel, panel
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

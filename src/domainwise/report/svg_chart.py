@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 
-from domainwise.report.drawing.matplotlib_svg import FAMILY, Panel
+from domainwise.report.matplotlib_svg import FAMILY, Panel
 
 WIDTH, RIGHT, TOP, BOTTOM = 288.0, 10.0, 5.0, 31.0  # of a chart and its margins
 LETTER = 5.2  # as wide as most are; the page's font is not known here
