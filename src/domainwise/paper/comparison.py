@@ -166,19 +166,6 @@ def make_section(
     return Section(title, tuple(columns), tuple(entries), tuple(claims), request.error)
 
 
-def measured_only(section: Section) -> Section:
-    """Return the section without the rows and columns that nothing was trained for."""
-    kept = [at for at, column in enumerate(section.columns) if column.run]
-    entries = [
-        entry._replace(cells={view: tuple(cells[at] for at in kept) for view, cells in entry.cells.items()})
-        for entry in section.entries
-        if entry.scores
-    ]
-    names = {entry.row.name for entry in entries}
-    claims = tuple(claim for claim in section.claims if names.issuperset(claim))
-    return replace(section, columns=tuple(section.columns[at] for at in kept), entries=tuple(entries), claims=claims)
-
-
 def comparison_table(section: Section, view: str = "selected") -> Table:
     """Put each measured number beside the paper's; where the data is the same, with the difference in brackets."""
     columns: dict[str, tuple[Cell, ...]] = {}
