@@ -17,7 +17,7 @@ from domainwise.analysis.balance import balance, balance_along, snapshots
 from domainwise.analysis.kept import BALANCE
 from domainwise.analysis.task import task
 from domainwise.api import prepare
-from domainwise.cli.commands.balance import balance as command
+from domainwise.cli.commands.analysis import balance as command
 from domainwise.data.sources.digits import digits
 from domainwise.experiment.results import outcomes
 from domainwise.experiment.settings import resolve

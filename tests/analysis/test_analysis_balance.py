@@ -16,7 +16,7 @@ from domainwise.analysis.balance import Balance, balance
 from domainwise.analysis.loss_surface import walk
 from domainwise.analysis.task import Task, task
 from domainwise.api import Results, compare
-from domainwise.cli.commands.balance import balance as command
+from domainwise.cli.commands.analysis import balance as command
 from domainwise.data.sources.digits import digits
 from domainwise.networks.network import Network
 from domainwise.report.page.page import render

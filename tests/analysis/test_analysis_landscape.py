@@ -25,7 +25,7 @@ from domainwise.analysis.loss_surface import on_plane, plane, surface, walk
 from domainwise.analysis.task import BACKWARD, FORWARD, Task, chunks, evenly, gradient, task
 from domainwise.api import compare
 from domainwise.cli import app as everything
-from domainwise.cli.commands.surface import surface as command
+from domainwise.cli.commands.analysis import surface as command
 from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
 from domainwise.experiment.records import publish

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from domainwise.analysis.loss_surface import on_plane, places
 from domainwise.analysis.task import Task, place, task
 from domainwise.api import compare, prepare
-from domainwise.cli.commands.surface import surface as command
+from domainwise.cli.commands.analysis import surface as command
 from domainwise.data.sources.digits import digits
 from domainwise.errors import InputError
 from domainwise.experiment.results import outcomes

@@ -9,7 +9,7 @@ import typer
 
 from domainwise._version import __version__
 from domainwise.cli.commands import cache, presets
-from domainwise.cli.commands.balance import balance
+from domainwise.cli.commands.analysis import balance, surface
 from domainwise.cli.commands.bench import bench
 from domainwise.cli.commands.compare import compare, demo, run, sweep
 from domainwise.cli.commands.export import export
@@ -21,7 +21,6 @@ from domainwise.cli.commands.presets import algorithms
 from domainwise.cli.commands.report import report, show
 from domainwise.cli.commands.reproduce import reproduce
 from domainwise.cli.commands.status import check, status
-from domainwise.cli.commands.surface import surface
 from domainwise.terminal import plainly
 
 app = typer.Typer(
