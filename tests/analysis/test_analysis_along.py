@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from domainwise.analysis.balance import balance, balance_along, snapshots
-from domainwise.analysis.kept import BALANCE
+from domainwise.analysis.measurement_files import BALANCE
 from domainwise.analysis.task import task
 from domainwise.api import prepare
 from domainwise.cli.commands.analysis import balance as command

@@ -20,8 +20,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from typer.testing import CliRunner
 
 from domainwise.analysis import loss_surface as landscape
-from domainwise.analysis.kept import Surface
 from domainwise.analysis.loss_surface import on_plane, plane, surface, walk
+from domainwise.analysis.measurement_files import Surface
 from domainwise.analysis.task import BACKWARD, FORWARD, Task, chunks, evenly, gradient, task
 from domainwise.api import compare
 from domainwise.cli import app as everything

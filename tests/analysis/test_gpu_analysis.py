@@ -11,8 +11,8 @@ from made_data import stripes
 from torch._dynamo.utils import counters
 
 from domainwise.analysis.balance import balance
-from domainwise.analysis.kept import Surface
 from domainwise.analysis.loss_surface import on_plane, surface, walk
+from domainwise.analysis.measurement_files import Surface
 from domainwise.analysis.task import Task, place, task
 from domainwise.api import compare
 from domainwise.saved_models.saved import load

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from made_outcomes import Study
 
-from domainwise.analysis.kept import SURFACE, Surface
+from domainwise.analysis.measurement_files import SURFACE, Surface
 from domainwise.report.page.page import render
 
 PLANE = [0.0, 0.5, 1.0, 1.5]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from domainwise.analysis.kept import Surface
+from domainwise.analysis.measurement_files import Surface
 from domainwise.analysis.task import Losses, Task, kept, place, put
 from domainwise.errors import InputError
 from domainwise.experiment import integrity

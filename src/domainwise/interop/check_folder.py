@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from domainwise.analysis.kept import BALANCE, SURFACE
+from domainwise.analysis.measurement_files import BALANCE, SURFACE
 from domainwise.data.decoded import array_files as storage, cache as shelf
 from domainwise.errors import InputError, typed
 from domainwise.experiment import integrity

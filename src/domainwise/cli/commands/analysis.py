@@ -15,7 +15,7 @@ import typer
 from domainwise.cli import options as o
 
 if TYPE_CHECKING:
-    from domainwise.analysis.kept import Surface
+    from domainwise.analysis.measurement_files import Surface
     from domainwise.analysis.task import Task
     from domainwise.experiment.trial import Trial
 
@@ -44,8 +44,8 @@ def balance(
     quiet: o.Quiet = False,
 ) -> None:
     """Measure whether a model lies equally far from what each source domain alone would make of it."""
-    from domainwise.analysis.kept import keep_balance
-    from domainwise.cli.running import trained, trial_of
+    from domainwise.analysis.measurement_files import keep_balance
+    from domainwise.cli.arguments import trained, trial_of
     from domainwise.errors import InputError
     from domainwise.files import PICTURE, check_output, write_output
     from domainwise.report.grid import label, target
@@ -187,7 +187,7 @@ def surface(
 ) -> None:
     """Draw the loss of every domain on the plane through three models, those of a walk or any saved ones."""
     from domainwise.analysis.loss_surface import LENGTHS
-    from domainwise.cli.running import trained, trial_of
+    from domainwise.cli.arguments import trained, trial_of
     from domainwise.errors import InputError
     from domainwise.files import PICTURE, check_output, write_output
     from domainwise.report.matplotlib_svg import as_file

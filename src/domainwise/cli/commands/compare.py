@@ -101,7 +101,7 @@ def sweep(
 def _compare(data: str, algorithms: str, *groups: object, **more: Any) -> None:
     """Run ``dw.compare`` with the options of groups, and print the table; exit code 1 where a trial failed."""
     from domainwise.api import compare
-    from domainwise.cli.running import arguments
+    from domainwise.cli.arguments import arguments
 
     given = {**arguments(*groups), **more}
     form, dry_run = given.pop("format", "table"), given.get("dry_run", False)

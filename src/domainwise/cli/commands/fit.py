@@ -39,7 +39,7 @@ def fit(
 ) -> None:
     """Train one algorithm on all domains, none held out: the model to use on a domain that nobody has seen."""
     from domainwise.api import fit
-    from domainwise.cli.running import arguments
+    from domainwise.cli.arguments import arguments
 
     what = _results(source, data, images, quiet) if source else data or ""
     given = {**arguments(choices, images, machine), "progress": not quiet}

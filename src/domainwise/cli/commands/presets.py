@@ -34,7 +34,7 @@ def show(
     from rich.table import Table
     from rich.text import Text
 
-    from domainwise.cli.running import assignments
+    from domainwise.cli.arguments import assignments
     from domainwise.experiment.settings import ALGORITHMS, BESIDE, Settings, of_algorithm, resolve, together
 
     _require_known(benchmark)

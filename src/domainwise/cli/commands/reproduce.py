@@ -63,8 +63,8 @@ def reproduce(
     results: o.Results,
 ) -> None:
     """Make the paper's tables and figures: run what is missing, and show it beside what was printed."""
+    from domainwise.cli.arguments import arguments, assignments
     from domainwise.cli.reproducing import Making, default_folder, name_of, ours
-    from domainwise.cli.running import arguments, assignments
     from domainwise.experiment.output_folder import refuse_file
     from domainwise.experiment.settings import together
     from domainwise.experiment.trial import separated

@@ -9,7 +9,7 @@ from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
-from domainwise.analysis.kept import BALANCE, read_balance
+from domainwise.analysis.measurement_files import BALANCE, read_balance
 from domainwise.report.formats import text_table
 from domainwise.report.grid import Grid, accuracy, ordered
 from domainwise.report.matplotlib_svg import Panel

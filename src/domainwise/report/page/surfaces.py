@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from domainwise.analysis.kept import SURFACE, Surface
+from domainwise.analysis.measurement_files import SURFACE, Surface
 from domainwise.errors import warn
 from domainwise.experiment.integrity import Damaged
 from domainwise.report.grid import Grid

@@ -1,4 +1,4 @@
-"""Turn the options of commands into arguments of Python, and open the trained models that they name."""
+"""Turn the options of a command into arguments of Python, and open the trained model that it names."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ import pytest
 import domainwise as dw
 from domainwise.acceleration.cuda_graph import Fast
 from domainwise.cli import options as o
+from domainwise.cli.arguments import arguments, assignments
 from domainwise.cli.commands.compare import compare as command
 from domainwise.cli.commands.fit import fit as fit_command
-from domainwise.cli.running import arguments, assignments
 from domainwise.experiment.settings import Settings
 from domainwise.training.run_options import RunOptions
 
