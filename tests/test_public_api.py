@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 import domainwise
-from domainwise import algorithms, losses, testing
+from domainwise import algorithms, losses, sklearn, testing
 from domainwise.cli import app
 
 KEPT = Path(__file__).with_suffix(".txt")
@@ -34,7 +34,7 @@ def changes() -> str:
 
 
 def said() -> Iterator[str]:
-    for module in (domainwise, algorithms, losses, testing):
+    for module in (domainwise, algorithms, losses, sklearn, testing):
         own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
         names = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
         for name in sorted(set(names) - {"__version__"}):

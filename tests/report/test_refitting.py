@@ -92,7 +92,7 @@ def test_one_that_was_killed_goes_on_to_the_same_model(
         ({"algorithm": "erm", "average": "ma"}, "leave out algorithm, average"),
         ({"set": {"inner_lr": 0.1}}, "leave out inner_lr"),
         ({"weights": "w.pt"}, r"started from no file \(weights=none\)"),
-        ({"seed": -1}, "a seed is a whole number from 0 up, got -1"),
+        ({"seed": -1}, "a seed is a whole number from 0 up to 1,000,000,000, got -1"),
     ],
 )
 def test_what_the_comparison_has_said_cannot_be_said_again(

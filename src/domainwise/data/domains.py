@@ -247,6 +247,10 @@ def require_domains(data: str, names: Sequence[str]) -> None:
             f"{data} has only one domain ({', '.join(names)}): generalizing to an unseen domain needs "
             "at least one to train on and one to hold out"
         )
+    _require_names(data, names)
+
+
+def _require_names(data: str, names: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for name in names:
         key = unicodedata.normalize("NFKC", name).casefold()
@@ -265,7 +269,7 @@ def require_classes(data: str, present: Collection[str]) -> None:
 
 
 def _validate(data: Domains) -> None:
-    require_domains(data.name, data.names)
+    _require_names(data.name, data.names)
     for domain in data.items:
         _validate_domain(data, domain)
     labels = {int(label) for domain in data.items for label in np.unique(domain.labels)}

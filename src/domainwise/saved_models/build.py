@@ -148,6 +148,26 @@ def network_of(trial: Trial, algorithm: Algorithm, channels: int, classes: int, 
     return net
 
 
+def trained(
+    trial: Trial, config: Mapping[str, Any], weights: Mapping[str, Tensor], device: str, *, place: str
+) -> Algorithm:
+    """Return the algorithm of a trained model, which answers as it did; ``config`` was kept beside its weights.
+
+    ``place`` is where they come from, for the sentence that refuses weights of another network.
+    """
+    algorithm = algorithm_of(trial)
+    net = network_of(trial, algorithm, config["channels"], len(config["classes"]), filled=False)
+    algorithm.setup(net.to(device), seed=trial.seed)  # some algorithms predict in their own way
+    try:
+        algorithm.net.load_state_dict(weights)
+    except RuntimeError as error:
+        raise InputError(f"the weights in {place} do not fit the network they were saved for: {error}") from error
+    for name, value in config.get("recalled", {}).items():
+        if name in algorithm.recalled:
+            setattr(algorithm, name, value)
+    return algorithm
+
+
 def _check_given(trial: Trial, net: Network) -> None:
     """A network of one's own may say these itself: what was asked for must not be what it does not do."""
     for name, own in (("dropout", net.dropout.p), ("freeze_batch_norm", net.freeze_batch_norm)):

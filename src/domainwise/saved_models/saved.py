@@ -22,7 +22,7 @@ from domainwise.experiment.trial import Trial
 from domainwise.files import make_folder, replacing, sync
 from domainwise.machine import choose_device
 from domainwise.networks.weight_files import save_tensors
-from domainwise.saved_models.build import FEATURIZER, Featurizer, algorithm_of, allowed, network_of
+from domainwise.saved_models.build import FEATURIZER, Featurizer, allowed, trained
 from domainwise.saved_models.card import read as read_card
 from domainwise.saved_models.model import Model
 
@@ -59,19 +59,7 @@ def loaded(
     if which == AVERAGED and config.get("which") != "average":
         raise InputError(f"{home} has no averaged weights: leave out {which}")
     trial = allowed(trial, home, trust_code=trust_code, named=named)
-    algorithm = algorithm_of(trial)
-    net = network_of(trial, algorithm, config["channels"], len(config["classes"]), filled=False)
-    algorithm.setup(net.to(device), seed=trial.seed)  # some algorithms predict in their own way
-    weights = read(home)
-    try:
-        algorithm.net.load_state_dict(weights)
-    except RuntimeError as error:
-        raise InputError(
-            f"the weights in {home / WEIGHTS} do not fit the network they were saved for: {error}"
-        ) from error
-    for name, value in config.get("recalled", {}).items():
-        if name in algorithm.recalled:
-            setattr(algorithm, name, value)
+    algorithm = trained(trial, config, read(home), device, place=str(home / WEIGHTS))
     return Model(algorithm, config, read_card(home), home)
 
 

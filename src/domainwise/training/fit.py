@@ -24,7 +24,7 @@ from domainwise.experiment.integrity import Damaged, Unreadable
 from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file, sentence
 from domainwise.experiment.records import Result
 from domainwise.experiment.results import DAMAGED, trial_in
-from domainwise.experiment.settings import Choice, Settings, resolve, whole
+from domainwise.experiment.settings import MOST, Choice, Settings, resolve, whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, reading
 from domainwise.machine import check_count, remember_places
@@ -160,7 +160,7 @@ def check_fit(selection: str, seed: int) -> None:
     if selection in LOOKS_AT_TARGETS:
         raise InputError(f'selection="{selection}" looks at a target, and fit holds none out: use validation')
     if not whole(seed, least=0):
-        raise InputError(f"a seed is a whole number from 0 up, got {seed!r}")
+        raise InputError(f"a seed is a whole number from 0 up to {MOST:,}, got {seed!r}")
 
 
 @typed

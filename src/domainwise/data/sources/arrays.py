@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.domains import PARTS, Domain, Domains, Labels, Values
+from domainwise.data.domains import PARTS, Domain, Domains, Labels, Values, require_domains
 from domainwise.data.sources.classes import class_notes, refuse_spellings
 from domainwise.errors import InputError, closest, warn
 
@@ -40,6 +40,25 @@ def domains(
         groups: for each domain, what each image belongs to, such as a patient: a group never straddles the split.
         splits: an official split: for each domain, which part each image is in: train, id_val, val, test or id_test.
     """
+    made = one_or_more(arrays, name=name, classes=classes, groups=groups, splits=splits)
+    require_domains(made.name, made.names)
+    if classes is None:  # or else it was said which there are
+        counts = {domain.name: Counter(made.classes[label] for label in domain.labels) for domain in made}
+        refuse_spellings(counts)
+        for note in class_notes(counts):
+            warn(f"{name}: {note}")
+    return made
+
+
+def one_or_more(
+    arrays: Mapping[str, tuple[Any, Any]],
+    *,
+    name: str,
+    classes: Sequence[str] | None,
+    groups: Mapping[str, Any] | None = None,
+    splits: Mapping[str, Any] | None = None,
+) -> Domains:
+    """Return what :func:`domains` does, of a single domain too, which can be trained on though not compared."""
     if not isinstance(arrays, Mapping):
         raise InputError(f'domains are given as {{"name": (images, labels), ...}}, got {_type(arrays)}')
     pairs = {_text("domain", name): _pair(name, given) for name, given in arrays.items()}
@@ -56,13 +75,7 @@ def domains(
         for domain, array in _of_each("splits", splits, images).items()
     }
     items = tuple(Domain(d, images[d], labels[d], groups=together.get(d), fixed=fixed.get(d)) for d in pairs)
-    made = Domains(_text("data set", name), tuple(named), items, _fingerprint(items, named))
-    if classes is None:  # or else it was said which there are
-        counts = {domain.name: Counter(named[label] for label in domain.labels) for domain in made}
-        refuse_spellings(counts)
-        for note in class_notes(counts):
-            warn(f"{name}: {note}")
-    return made
+    return Domains(_text("data set", name), tuple(named), items, _fingerprint(items, named))
 
 
 def _pair(name: object, given: object) -> Sequence[Any]:
