@@ -35,10 +35,9 @@ from domainwise.report.results import LivePage, Results as Results
 from domainwise.saved_models.keep import spread
 from domainwise.saved_models.model import Model
 from domainwise.sweeps.engine import Runs, largest, runs_for
+from domainwise.sweeps.in_process import Many, tidy
 from domainwise.sweeps.progress import all_of, display, outlook, troubles
-from domainwise.sweeps.shared_gpu import Many
 from domainwise.sweeps.status import write_plan
-from domainwise.sweeps.work import tidy
 from domainwise.training.fit import Fitting, fitted, fitting
 from domainwise.training.plan import plan, seeds_of, targets_of, with_probe
 from domainwise.training.reading import Reading, read, settings_for

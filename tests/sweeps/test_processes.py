@@ -17,7 +17,7 @@ from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.sweeps import worker_pool as processes
 from domainwise.sweeps.engine import Engine
-from domainwise.sweeps.shared_gpu import Many, fitting
+from domainwise.sweeps.in_process import Many, fitting
 from domainwise.sweeps.worker import Place
 from domainwise.sweeps.worker_pool import Processes
 from domainwise.training.plan import plan

@@ -19,7 +19,7 @@ from domainwise import InputError, compare
 from domainwise.api import Comparison, Results, prepare
 from domainwise.experiment.output_folder import opened
 from domainwise.experiment.settings import resolve
-from domainwise.sweeps import ray_engine as on_ray, work
+from domainwise.sweeps import in_process, ray_engine as on_ray
 from domainwise.sweeps.engine import Engine
 from domainwise.sweeps.ray_engine import RayEngine, attend, park
 from domainwise.training.run_options import RunOptions
@@ -96,7 +96,7 @@ def test_a_node_that_cannot_write_says_so_and_no_trial_has_failed(node, tmp_path
     def full(*given: object) -> None:
         raise InputError("cannot write to out: No space left on device")
 
-    monkeypatch.setattr(work, "work", full)
+    monkeypatch.setattr(in_process, "work", full)
     assert node() == {"wrong": f"on the node {socket.gethostname()}: cannot write to out: No space left on device"}
     assert not list(tmp_path.glob("trials/*/result.json"))
 
@@ -105,7 +105,7 @@ def test_a_process_whose_device_is_lost_ends_and_no_trial_has_failed(node, tmp_p
     def lost(*given: object) -> None:
         raise DeviceLost("the device can no longer be used")
 
-    monkeypatch.setattr(work, "work", lost)
+    monkeypatch.setattr(in_process, "work", lost)
     monkeypatch.setattr(on_ray.os, "_exit", sys.exit)
     with pytest.raises(SystemExit):
         node()

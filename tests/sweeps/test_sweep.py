@@ -21,7 +21,7 @@ from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.sweeps import claims
 from domainwise.sweeps.claims import Claim, Claims
-from domainwise.sweeps.work import work
+from domainwise.sweeps.in_process import work
 from domainwise.training.plan import plan
 from domainwise.training.run_options import RunOptions
 

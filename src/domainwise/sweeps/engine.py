@@ -19,8 +19,7 @@ from domainwise.experiment.settings import number, whole
 from domainwise.experiment.trial import Trial
 from domainwise.machine import check_count, processes_for, threads_for
 from domainwise.sweeps.claims import Claims
-from domainwise.sweeps.shared_gpu import Many
-from domainwise.sweeps.work import work
+from domainwise.sweeps.in_process import Many, work
 from domainwise.sweeps.worker import Place
 from domainwise.sweeps.worker_pool import Processes
 from domainwise.training.frozen import compute_ahead

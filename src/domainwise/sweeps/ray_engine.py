@@ -141,7 +141,7 @@ def attend(
     """
     import torch
 
-    from domainwise.sweeps.work import work
+    from domainwise.sweeps.in_process import work
 
     os.environ["PYTHONSAFEPATH"] = "1"  # for processes of its own, such as a compiler's
     if here:

@@ -27,7 +27,7 @@ from domainwise.errors import InputError
 from domainwise.experiment.records import Event
 from domainwise.experiment.trial import Trial
 from domainwise.machine import child_environment
-from domainwise.sweeps.shared_gpu import AT_MOST, Many, run_packed
+from domainwise.sweeps.in_process import AT_MOST, Many, run_packed
 from domainwise.training.run_options import RunOptions
 from domainwise.training.signals import listening, stop_requested
 

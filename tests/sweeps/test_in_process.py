@@ -11,7 +11,7 @@ from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.experiment import records
 from domainwise.experiment.settings import resolve
-from domainwise.sweeps.shared_gpu import run_packed
+from domainwise.sweeps.in_process import run_packed
 from domainwise.training.plan import plan
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import execute
