@@ -12,6 +12,7 @@ from domainwise.cli.commands import cache, presets
 from domainwise.cli.commands.analysis import balance, surface
 from domainwise.cli.commands.bench import bench
 from domainwise.cli.commands.compare import compare, demo, run, sweep
+from domainwise.cli.commands.evaluate import evaluate
 from domainwise.cli.commands.export import export
 from domainwise.cli.commands.fit import fit
 from domainwise.cli.commands.inspect import inspect
@@ -30,7 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Your data": (demo, inspect, compare, report, fit, predict, export, show, status),
+    "Your data": (demo, inspect, compare, report, fit, predict, evaluate, export, show, status),
     "Research": (run, sweep, reproduce, algorithms, surface, balance, tensorboard, import_domainbed, export_domainbed),
     "Housekeeping": (check, bench),
 }

@@ -8,7 +8,8 @@ the sum of their confidences and how many were right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ BINS = 15
 MANY = 50  # classes of which a whole table, mostly zeros, would be long
 
 Numbers = npt.NDArray[np.int64]
+Shares = npt.NDArray[np.floating]
 
 
 def kept(table: Numbers) -> Confusion:
@@ -68,6 +70,77 @@ def calibration_error(calibration: Calibration) -> float:
     """Return the expected calibration error: how far confidence is from accuracy, averaged over images."""
     confidence, correct = np.asarray(calibration["confidence"]), np.asarray(calibration["correct"])
     return float(np.abs(confidence - correct).sum() / np.sum(calibration["count"]))
+
+
+def per_class(confusion: Confusion) -> list[tuple[float | None, float | None, float]]:
+    """Return recall, precision and F1 of every class: None where it has no image, or nothing is taken for it."""
+    right, true, predicted = _right_true_predicted(confusion)
+    return [
+        (r / t if t else None, r / p if p else None, 2 * r / (t + p) if t + p else 0.0)
+        for r, t, p in zip(right.tolist(), true.tolist(), predicted.tolist(), strict=True)
+    ]
+
+
+def counted(labels: Numbers, probabilities: Shares) -> Scores:
+    """Return the scores of images with their counts, from their labels and the probabilities of every class."""
+    classes = probabilities.shape[1]
+    confidence, predicted = probabilities.max(1), probabilities.argmax(1)
+    right = predicted == labels
+    confusion = np.bincount(labels * classes + predicted, minlength=classes * classes).reshape(classes, classes)
+    bins = np.clip((confidence * BINS).astype(np.int64), 0, BINS - 1)
+    sums = {"count": None, "confidence": confidence, "correct": right}
+    calibration = {name: np.bincount(bins, weights, BINS).tolist() for name, weights in sums.items()}
+    true = np.maximum(probabilities[np.arange(len(labels)), labels], np.finfo(np.float32).tiny)
+    return {
+        "accuracy": float(right.mean()),
+        "loss": float(-np.log(true).mean()),
+        "count": len(labels),
+        "confusion": kept(confusion),
+        "calibration": calibration,
+    }
+
+
+def interval(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share that was counted: images drawn anew would hardly leave it."""
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    reach = z / (1 + z * z / count) * (share * (1 - share) / count + (z / (2 * count)) ** 2) ** 0.5
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
+def auroc(labels: Numbers, probabilities: Shares) -> float:
+    """Return the area under the ROC curve, mean over the classes that occur, each against the rest; nan of one class.
+
+    It is how probably an image of the class is given a higher probability of it than an image of another.
+    """
+    areas = [_area(labels == c, probabilities[:, c]) for c in np.unique(labels)]
+    return float(np.mean(areas))
+
+
+def _area(own: npt.NDArray[np.bool_], shares: Shares) -> float:
+    """Return the share of pairs in which the own image has more; of equal ones half counts."""
+    values, at = np.unique(shares, return_inverse=True)
+    ours, others = (np.bincount(at[rows], minlength=len(values)) for rows in (own, ~own))
+    pairs = int(ours.sum()) * int(others.sum())
+    return float((ours * (np.cumsum(others) - others / 2)).sum() / pairs) if pairs else float("nan")
+
+
+class Metric(NamedTuple):
+    """One number of some images: its name in tables, and how it follows from labels and probabilities."""
+
+    title: str
+    of: Callable[[Numbers, Shares], float]
+
+
+def _counting(measure: Callable[[Confusion], float]) -> Callable[[Numbers, Shares], float]:
+    return lambda labels, probabilities: measure(counted(labels, probabilities)["confusion"])
+
+
+METRICS = {
+    "accuracy": Metric("accuracy", _counting(accuracy)),
+    "balanced_accuracy": Metric("balanced accuracy", _counting(balanced_accuracy)),
+    "macro_f1": Metric("macro F1", _counting(macro_f1)),
+    "auroc": Metric("AUROC", auroc),
+}
 
 
 def measures(part: Scores) -> dict[str, float]:

@@ -18,7 +18,16 @@ from unicodedata import normalize
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.decoded.image import ImageError, image_bytes, in_threads, pillow_warnings, read_rgb, resized
+from domainwise.data.decoded.image import (
+    Box,
+    ImageError,
+    cut_out,
+    image_bytes,
+    in_threads,
+    pillow_warnings,
+    read_rgb,
+    resized,
+)
 from domainwise.data.domains import CHANNELS, Images
 from domainwise.data.sources.listing import quoted
 from domainwise.errors import InputError, csv_row, defused, is_number, legible, warn
@@ -59,11 +68,14 @@ def check_least(probability: float) -> None:
         raise InputError(f"min_probability is a number from 0 to 1, got {probability!r}")
 
 
-def predictions(model: Model, files: Sequence[str], min_probability: float = 0.0) -> Iterator[Prediction]:
+def predictions(
+    model: Model, files: Sequence[str], min_probability: float = 0.0, boxes: Sequence[Box] = ()
+) -> Iterator[Prediction]:
     """Yield a prediction for every file in turn; no more images are in memory than the network takes at once.
 
     Every image is decoded and resized as for evaluation. A model for images of one channel gets them in grey. An image
-    whose most probable class is less probable than ``min_probability`` gets none.
+    whose most probable class is less probable than ``min_probability`` gets none. ``boxes`` are the parts of the
+    pictures that are the images, where they are not the whole.
     """
     check_least(min_probability)
     channels = model.config["channels"]
@@ -74,17 +86,18 @@ def predictions(model: Model, files: Sequence[str], min_probability: float = 0.0
             f"this model takes images of {channels} channels, and those in files have 1 or {CHANNELS}: "
             "give it arrays, in Python"
         )
+    items = [*zip(files, boxes or [()] * len(files), strict=True)]
     starts = range(0, len(files), BATCH)
-    return (each for at in starts for each in _together(model, files[at : at + BATCH], min_probability))
+    return (each for at in starts for each in _together(model, items[at : at + BATCH], min_probability))
 
 
-def _together(model: Model, files: Sequence[str], least: float) -> Iterator[Prediction]:
+def _together(model: Model, items: Sequence[tuple[str, Box]], least: float) -> Iterator[Prediction]:
     work = partial(_pixels, size=model.config["input_size"], grey=model.config["channels"] == 1)
-    with pillow_warnings(), closing(in_threads(work, files)) as results:
+    with pillow_warnings(), closing(in_threads(work, items)) as results:
         decoded = list(results)
     images = [image for image in decoded if not isinstance(image, ImageError)]
     rows = list(model.probabilities(np.stack(images))) if images else []
-    for file, image in zip(files, decoded, strict=True):
+    for (file, _), image in zip(items, decoded, strict=True):
         if isinstance(image, ImageError):
             yield Prediction(file, problem=str(image))
         else:
@@ -102,9 +115,10 @@ def _predicted(
     return Prediction(file, "", probability, problem, probabilities=row, made_from=made_from, unsure=True)
 
 
-def _pixels(path: str, size: int, grey: bool) -> Images | ImageError:
+def _pixels(item: tuple[str, Box], size: int, grey: bool) -> Images | ImageError:
+    path, box = item
     try:
-        image, _ = read_rgb(image_bytes(path))
+        image = cut_out(read_rgb(image_bytes(path))[0], box)
     except ImageError as error:
         return error
     if grey:

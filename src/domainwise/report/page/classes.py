@@ -67,11 +67,12 @@ def _tally(outcome: Outcome, files: dict[Path, dict[str, Any]]) -> Tally | None:
         return None
     held = [domains[name] for name in outcome.trial.targets if name in domains]
     parts = [one[part] for one in held for part in (one if outcome.trial.test == "all" else ("main",))]
-    found = [_of_part(part) for part in parts if "confusion" in part]
+    found = [tally_of(part) for part in parts if "confusion" in part]
     return sum(found[1:], found[0]) if found else None
 
 
-def _of_part(part: Mapping[str, Any]) -> Tally:
+def tally_of(part: Mapping[str, Any]) -> Tally:
+    """Return the counts of one evaluated part of a domain."""
     bins = [part["calibration"][row] for row in ("count", "confidence", "correct")]
     return Tally(whole(part["confusion"]).astype(float), np.asarray(bins, float))
 
@@ -168,7 +169,7 @@ def matrices(found: Tallies, names: Mapping[str, Sequence[str]]) -> dict[str, li
     drawn = {}
     for target, classes in names.items():
         sums = {name: pooled(groups[target]) for name, groups in found.items()}
-        made = [_matrix(name, one, classes) for name, one in sums.items() if one is not None]
+        made = [matrix(name, one, classes) for name, one in sums.items() if one is not None]
         if made and len(classes) <= MOST:
             drawn[target] = made
     return drawn
@@ -201,7 +202,8 @@ def _picked(rows: Mapping[str, Numbers], shown: Sequence[int]) -> dict[str, list
     return {name: [None if np.isnan(row[i]) else float(row[i]) for i in shown] for name, row in rows.items()}
 
 
-def _matrix(algorithm: str, one: Tally, classes: Sequence[str]) -> Matrix:
+def matrix(algorithm: str, one: Tally, classes: Sequence[str]) -> Matrix:
+    """Return the confusion that was counted as a table of shares."""
     rows = [(name, [_share(one, classes, i, j) for j in range(len(classes))]) for i, name in enumerate(classes)]
     return Matrix(algorithm, classes, rows)
 

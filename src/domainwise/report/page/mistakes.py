@@ -19,6 +19,8 @@ from domainwise.report.page.classes import class_names, tallies
 from domainwise.report.recommend import Recommendation
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from domainwise.data.domains import Domain, Domains
 
 SHOWN = 8  # mistakes of one target
@@ -138,9 +140,16 @@ def _shown(one: Mistake, names: Sequence[str], domain: Domain | None) -> Shown:
 
 def _picture(domain: Domain, position: int) -> str:
     """Return the image as it was evaluated, as a small file within the page."""
-    from domainwise.data.inspect import picture_of, thumb
+    from domainwise.data.inspect import picture_of
 
     images = domain.images if domain.evaluation is None else domain.evaluation
+    return as_uri(picture_of(images[position]))
+
+
+def as_uri(image: Image.Image) -> str:
+    """Return a picture as a small file within a page."""
+    from domainwise.data.inspect import thumb
+
     content = io.BytesIO()
-    thumb(picture_of(images[position]), SIDE).save(content, "JPEG", quality=85)
+    thumb(image, SIDE).save(content, "JPEG", quality=85)
     return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"

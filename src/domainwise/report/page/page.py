@@ -63,6 +63,13 @@ def render(
 
     ``power`` and ``row``, the recommended one, are found from them unless they are given.
     """
+    content = _content(outcomes, power or power_of(outcomes), row)
+    named = {"title": title or _title(outcomes), "running": running, "again": AGAIN, "beside": beside}
+    return filled("report.html", what="report", **named, mistakes=mistakes, **content)
+
+
+def filled(template: str, **content: Any) -> str:
+    """Return a page as text from its template, with the scripts and the style that all pages share."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(
@@ -73,13 +80,9 @@ def render(
         lstrip_blocks=True,
     )
     pages.filters["percent"] = shown
-    content = _content(outcomes, power or power_of(outcomes), row)
     scripts = [pages.get_template("sorting.js").render()]
     digests = [_digest(script) for script in scripts]
-    named = {"title": title or _title(outcomes), "running": running, "again": AGAIN, "beside": beside}
-    named["mistakes"] = mistakes
-    page = pages.get_template("report.html").render(**named, scripts=scripts, digests=digests, **content)
-    return page + "\n"
+    return pages.get_template(template).render(scripts=scripts, digests=digests, **content) + "\n"
 
 
 def _title(outcomes: Sequence[Outcome]) -> str:
