@@ -26,7 +26,7 @@ from domainwise.saved_models.predict import Prediction, predictions
 from domainwise.terminal import lively, pace
 
 if TYPE_CHECKING:
-    from domainwise.saved_models.saved import Model
+    from domainwise.saved_models.model import Model
 
 Shares = npt.NDArray[np.float32]
 

@@ -16,10 +16,12 @@ from torch import Tensor
 
 from domainwise.algorithms import Algorithm
 from domainwise.data.batches.augment import augmentation
+from domainwise.data.domains import Domains
 from domainwise.data.sources.arrays import given_inputs
 from domainwise.data.sources.folders import images_in
 from domainwise.errors import InputError, require, some
 from domainwise.saved_models.card import Card
+from domainwise.saved_models.evaluated import Evaluation, evaluated
 from domainwise.saved_models.export import Exported, export
 from domainwise.saved_models.predict import BATCH, Prediction, check_least, predictions
 
@@ -68,6 +70,17 @@ class Model:
         rows = list(self._through(images, self.algorithm.net.features))
         width = getattr(self.algorithm.net.head, "in_features", 0)
         return np.concatenate([row.cpu().numpy() for row in rows] or [np.zeros((0, width), np.float32)])
+
+    def evaluate(
+        self, data: Domains | Mapping[str, Any] | str | os.PathLike[str], *, progress: bool | None = None
+    ) -> Evaluation:
+        """Return what it answers on new data, and how right that is: ``print`` it, or ``.report("page.html")``.
+
+        Data are domains, ``{"name": (images, labels), ...}``, a folder of classes or of domains with classes, a
+        manifest, or a benchmark as "pacs=DIR". Images are read as for ``predict_files``.
+        """
+        require("data", data, Domains | Mapping | str | os.PathLike)
+        return evaluated(self, data, progress=progress)
 
     def _through(self, images: npt.ArrayLike | Tensor, function: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
         array = given_inputs(images, self.config["channels"], table=not self.config["input_size"])

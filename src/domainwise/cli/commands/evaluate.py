@@ -45,7 +45,6 @@ def evaluate(
 
     from domainwise.machine import check_count, threads_for
     from domainwise.report.evaluated import check_place, save
-    from domainwise.saved_models.evaluated import evaluated
     from domainwise.saved_models.saved import load
     from domainwise.terminal import exact
 
@@ -54,7 +53,7 @@ def evaluate(
         check_place(output)
     loaded = load(model, device=device, which=which, trust_code=trust_code)
     torch.set_num_threads(threads or threads_for(loaded.config["trial"]["network"]))
-    found = evaluated(loaded, data, progress=not quiet)
+    found = loaded.evaluate(data, progress=not quiet)
     out = sys.stdout if format in ("table", "markdown") else exact(sys.stdout)  # a program gets names as they are
     out.write(found.table(format))
     if output:

@@ -53,11 +53,13 @@ def check_labels(counts: Counter[str], classes: Sequence[str], where: str) -> No
     strange = [(name, count) for name, count in counts.items() if count and name not in classes]
     if strange:
         name, count = strange[0]
-        more = f", and so are {len(strange) - 1} more labels" if len(strange) > 1 else ""
+        others = len(strange) - 1
+        more = f", nor {'are' if others > 1 else 'is'} {others} more label{'s' * (others > 1)}" if others else ""
+        near = closest(name, classes)
         raise InputError(
             f"{quoted(name)}, the label of {count:,} image{'s' * (count != 1)} of {where}, is no class of this model"
-            f"{more}; {closest(name, classes)} Rename it to the class that it is, or take these images away, since "
-            "none of them could be right"
+            f"{more}; {near}{'' if near.endswith('?') else '.'} Rename it to the class that it is, or take these "
+            "images away, since none of them could be right"
         )
 
 
