@@ -34,45 +34,11 @@ Algorithms = Annotated[str, typer.Option(help="Such as erm,fish or arith(inner_s
 Targets = Annotated[str, typer.Option(help="Domains to hold out, one after the other: a,b or all; a+b at once.")]
 Seeds = Annotated[str, typer.Option(metavar="N|A-B", help="How many seeds, or which: 3, or 100-107 or 4,9.")]
 Preset = Annotated[str, typer.Option(help="quick, domainbed or swad: see domainwise presets.", metavar="NAME")]
-Network = Annotated[
-    str | None, typer.Option(metavar="NAME", help="auto, small, a timm backbone such as resnet50, or my_net.py:build.")
-]
-Weights = Annotated[
-    str | None, typer.Option(metavar="none|pretrained|FILE", help="What a backbone starts from; FILE is a local one.")
-]
-Steps = Annotated[int | None, typer.Option(help="Updates of one trial.")]
-BatchSize = Annotated[int | None, typer.Option("--batch", help="Images of each source domain in one update.")]
-Size = Annotated[int | None, typer.Option("--size", help="Side of the square that the network sees.")]
-Every = Annotated[int | None, typer.Option("--evaluate-every", help="Updates between two evaluations.")]
-EvaluateAll = Annotated[
-    bool, typer.Option("--evaluate-all", help="Evaluate what the sources are trained on too, as DomainBed does.")
-]
-Balanced = Annotated[bool, typer.Option("--balanced", help="Draw all classes equally often.")]
-Features = Annotated[
-    str | None,
-    typer.Option(
-        "--features", metavar="trained|frozen",
-        help="frozen: computed once, from images as they are, and only a head is trained on them.",
-    ),
-]  # fmt: skip
 Probe = Annotated[
     bool,
     typer.Option(
         "--probe/--no-probe",
         help="Compare with a head on frozen features too, where your own data meets a pretrained network.",
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="NAME=VALUE",
-        help="Any other setting of the preset, or a hyperparameter for every algorithm that has it. Repeatable.",
-    ),
-]  # fmt: skip
-Average = Annotated[
-    str,
-    typer.Option(
-        metavar="NAMES", help="Average weights beside: swad, ema, ma, swa(start=9,every=1), swad,ma; or none."
     ),
 ]
 Output = Annotated[
@@ -91,15 +57,10 @@ Precision = Annotated[
 NoCompile = Annotated[bool, typer.Option("--no-compile", help="On a GPU: do not compile the featurizer.")]
 NoCapture = Annotated[bool, typer.Option("--no-capture", help="On a GPU: do not record updates in a CUDA graph.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of each process; 1 for a small network.")]
-Processes = Annotated[
-    int | None,
-    typer.Option(min=1, help="Trials side by side on a CPU: as many as fit the cores, if not given."),
-]
 TrustCode = Annotated[
     bool, typer.Option("--trust-code", help="Run the Python file that the model names, if it is what it was.")
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only the result.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and stop.")]
 TableFormat = Annotated[Format, typer.Option("--format", help="How the table is printed.")]
 Select = Annotated[
     str | None,
@@ -108,15 +69,7 @@ Select = Annotated[
         help="Only print the table, by another rule: validation, pooled, leave-one-out, oracle or last.",
     ),
 ]
-SkipCorrupt = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out images that cannot be read.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Refuse domains that lack a class.")]
 RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Run trials that failed before once more.")]
-Retries = Annotated[
-    int | None,
-    typer.Option(
-        min=0, metavar="N", help="Tries more for a trial whose process has died: 1, with Ray 3, if not given."
-    ),
-]
 Timeout = Annotated[
     float | None,
     typer.Option(min=1, metavar="SECONDS", help="Give up on a trial that takes longer, and go on with the others."),
@@ -127,23 +80,6 @@ Keep = Annotated[
 Snapshots = Annotated[
     int, typer.Option(min=0, metavar="N", help="Keep this many models of every trial too, spread over its training.")
 ]
-PerGPU = Annotated[
-    str,
-    typer.Option("--per-gpu", metavar="N|auto", help="Trials side by side on a GPU; auto: as fit, up to 4."),
-]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="On a GPU: the same bits every time, at some cost.")
-]
-LogEvery = Annotated[
-    int, typer.Option("--log-every", min=1, help="Updates between two looks at losses: a run that diverges ends there.")
-]
-EngineNamed = Annotated[
-    Engine, typer.Option("--engine", help="Processes on this machine, or Ray: pip install 'domainwise[ray]'.")
-]
-Address = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT", help="Of a Ray cluster; without it one is started on this machine."),
-]
 
 
 @dataclass(frozen=True)
@@ -152,13 +88,28 @@ class PaperChoices:
 
     panel: ClassVar[str] = "Training"
 
-    network: Network = None
-    weights: Weights = None
-    steps: Steps = None
-    batch: BatchSize = None
-    input_size: Size = None
-    evaluate_every: Every = None
-    set: Set = None
+    network: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="auto, small, a timm backbone such as resnet50, or my_net.py:build."),
+    ] = None
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="none|pretrained|FILE", help="What a backbone starts from; FILE is a local one."),
+    ] = None
+    steps: Annotated[int | None, typer.Option(help="Updates of one trial.")] = None
+    batch: Annotated[int | None, typer.Option("--batch", help="Images of each source domain in one update.")] = None
+    input_size: Annotated[int | None, typer.Option("--size", help="Side of the square that the network sees.")] = None
+    evaluate_every: Annotated[int | None, typer.Option("--evaluate-every", help="Updates between two evaluations.")] = (
+        None
+    )
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other setting of the preset, or a hyperparameter for every algorithm that has it. Repeatable.",
+        ),
+    ] = None
     precision: Precision = None
 
 
@@ -166,9 +117,21 @@ class PaperChoices:
 class Choices(PaperChoices):
     """Hold the settings of a trial that are not left to the preset."""
 
-    features: Features = None
-    balanced: Balanced = False
-    average: Average = "auto"
+    features: Annotated[
+        str | None,
+        typer.Option(
+            "--features",
+            metavar="trained|frozen",
+            help="frozen: computed once, from images as they are, and only a head is trained on them.",
+        ),
+    ] = None
+    balanced: Annotated[bool, typer.Option("--balanced", help="Draw all classes equally often.")] = False
+    average: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES", help="Average weights beside: swad, ema, ma, swa(start=9,every=1), swad,ma; or none."
+        ),
+    ] = "auto"
 
 
 @dataclass(frozen=True)
@@ -179,7 +142,9 @@ class Models:
 
     keep: Keep = Kept.best
     snapshots: Snapshots = 0
-    evaluate_all: EvaluateAll = False
+    evaluate_all: Annotated[
+        bool, typer.Option("--evaluate-all", help="Evaluate what the sources are trained on too, as DomainBed does.")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -196,8 +161,8 @@ class Images:
     panel: ClassVar[str] = "Reading images"
 
     cache: Cache = None
-    skip_corrupt: SkipCorrupt = False
-    strict: Strict = False
+    skip_corrupt: Annotated[bool, typer.Option("--skip-corrupt", help="Leave out images that cannot be read.")] = False
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse domains that lack a class.")] = False
 
 
 @dataclass(frozen=True)
@@ -210,8 +175,13 @@ class Machine:
     threads: Threads = None
     no_compile: NoCompile = False
     no_capture: NoCapture = False
-    deterministic: Deterministic = False
-    log_every: LogEvery = 10
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="On a GPU: the same bits every time, at some cost.")
+    ] = False
+    log_every: Annotated[
+        int,
+        typer.Option("--log-every", min=1, help="Updates between two looks at losses: a run that diverges ends there."),
+    ] = 10
 
 
 @dataclass(frozen=True)
@@ -220,10 +190,21 @@ class Many:
 
     panel: ClassVar[str] = "Many trials"
 
-    processes: Processes = None
-    per_gpu: PerGPU = "auto"
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Trials side by side on a CPU: as many as fit the cores, if not given."),
+    ] = None
+    per_gpu: Annotated[
+        str,
+        typer.Option("--per-gpu", metavar="N|auto", help="Trials side by side on a GPU; auto: as fit, up to 4."),
+    ] = "auto"
     timeout: Timeout = None
-    retries: Retries = None
+    retries: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Tries more for a trial whose process has died: 1, with Ray 3, if not given."
+        ),
+    ] = None
     retry_failed: RetryFailed = False
 
 
@@ -233,8 +214,13 @@ class Cluster:
 
     panel: ClassVar[str] = "Many trials"
 
-    engine: EngineNamed = Engine.local
-    address: Address = None
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="Processes on this machine, or Ray: pip install 'domainwise[ray]'.")
+    ] = Engine.local
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Of a Ray cluster; without it one is started on this machine."),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -258,7 +244,7 @@ class Results:
 
     output: Output = None
     format: TableFormat = Format.table
-    dry_run: DryRun = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and stop.")] = False
     quiet: Quiet = False
 
 
