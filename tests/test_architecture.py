@@ -93,7 +93,7 @@ def test_a_network_of_ours_is_one_where_it_is_named(tmp_path: Path, monkeypatch:
         return Network(nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten()), nn.Linear(4 * channels, classes))
 
     monkeypatch.setitem(network.UNTRAINED, "tiny", tiny)
-    monkeypatch.setattr(settings, "FROM_NOTHING", (*settings.FROM_NOTHING, "tiny"))
+    monkeypatch.setattr(settings, "OWN_NETWORKS", (*settings.OWN_NETWORKS, "tiny"))
     run(trial("erm", network="tiny"), tmp_path)
     assert load(tmp_path).algorithm.net(torch.zeros(2, 1, 8, 8)).shape == (2, 2)
 

@@ -26,9 +26,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+OWN_NETWORKS = ("small", "mnist", "mlp", "linear", "cnn1d")  # without pretrained weights, and small
+
+
 def threads_for(network: str) -> int:
     """Return how many threads train a network best: one where it is so small that several would mostly wait."""
-    return 1 if network in ("small", "mnist", "mlp", "linear") else cores()
+    return 1 if network in OWN_NETWORKS else cores()
 
 
 def processes_for(device: str, threads: int) -> int:

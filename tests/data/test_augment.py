@@ -220,7 +220,7 @@ def test_a_captured_graph_augments_as_eager_code_does(photos: list[Image.Image])
     [
         (lambda: augmentation("domainbad"), '"domainbad" is not an augmentation: did you mean domainbed?'),
         (lambda: augmentation("flip", out=-1), "1 pixel or more, got -1"),
-        (lambda: augmentation("flip", out=0), "augment=.flip. is for images, and this is a table"),
+        (lambda: augmentation("flip", out=0), "augment=.flip. is for images alone"),
         (lambda: LEVELS(torch.zeros(2, 8, 8, 3).int(), seeded()), "must be uint8, or floats .* got torch.int32"),
         (lambda: LEVELS.plain(torch.zeros(8, 8, 3, dtype=torch.uint8)), r"of shape \(N, H, W, C\)"),
         (lambda: augmentation("none").plain(torch.zeros(2, 8, 8, 1, dtype=torch.uint8)), "images of 1 channel"),

@@ -44,7 +44,7 @@ def test_a_table_keeps_its_numbers_names_and_groups(tmp_path: Path) -> None:
         {"a": (np.arange(8).reshape(4, 2), ["x", "y", "x", "y"]), "b": (np.ones((2, 2), bool), ["y", "x"])},
         groups={"a": ["p", "p", "q", "q"], "b": [7, 9]},
     )
-    assert data.tabular
+    assert data.form == "rows"
     assert data.shape == (2,)
     assert data.classes == ("x", "y")
     data.save(tmp_path / "kept")
@@ -169,18 +169,18 @@ def test_a_killed_trial_goes_on_exactly(tmp_path: Path, data: Domains) -> None:
 
 def test_what_is_for_images_alone_is_refused_for_a_table_and_the_other_way_round(tmp_path: Path) -> None:
     for settings, sentence in [
-        ({"augment": "domainbed"}, "augment='domainbed' is for images, and table is a table of 5 columns"),
+        ({"augment": "domainbed"}, "augment='domainbed' is for images, and table has rows of 5 columns"),
         ({"input_size": 32}, "input_size=32 is for images"),
-        ({"network": "resnet18"}, "the network resnet18 is for images, and table is a table of 5 columns: take mlp"),
+        ({"network": "resnet18"}, "the network resnet18 is for images, and table has rows of 5 columns: take mlp"),
     ]:
         with pytest.raises(InputError, match=sentence):
             dw.fit(table(), "erm", output=tmp_path / "refused", **settings)
-    with pytest.raises(InputError, match="the network mlp is for tables, and digits has images"):
+    with pytest.raises(InputError, match="the network mlp is for rows, and digits has images"):
         dw.fit(dw.digits(), "erm", network="mlp", output=tmp_path / "refused")
-    with pytest.raises(InputError, match="resnet18 is for images, and this is a table"):
+    with pytest.raises(InputError, match="resnet18 is for images, and this is not: take mlp or linear"):
         build("resnet18", (5,), 2)
     model = dw.fit(table(), "erm", steps=2, output=tmp_path / "model")
-    with pytest.raises(InputError, match=r"the rows must be numbers of shape \(N, 5\), got float64 of \(2, 4\)"):
+    with pytest.raises(InputError, match=r"numbers of shape \(N, 5\), 5 columns, got float64 of \(2, 4\)"):
         model.predict(np.zeros((2, 4)))
     with pytest.raises(InputError, match="not finite"):
         model.predict(np.full((2, 5), np.nan))
@@ -188,9 +188,9 @@ def test_what_is_for_images_alone_is_refused_for_a_table_and_the_other_way_round
         model.predict(np.full((2, 5), 1e39))
     image = tmp_path / "x.png"
     image.touch()
-    with pytest.raises(InputError, match="takes rows of 5 numbers and no images"):
+    with pytest.raises(InputError, match="takes rows of 5 columns and no images"):
         list(model.predict_files(image))
-    with pytest.raises(InputError, match="of which there are no pictures"):
+    with pytest.raises(InputError, match="and of those there are no pictures"):
         write_contact_sheet(table(), tmp_path / "sheet.png")
     assert survey(table()).modes == {"numbers": 120}
 

@@ -23,6 +23,7 @@ from domainwise.data.decoded.array_files import (
     write_array,
 )
 from domainwise.errors import InputError, closest, require, some
+from domainwise.networks.forms import extent_of, form_of
 
 Images = npt.NDArray[np.uint8]
 Values = npt.NDArray[np.uint8] | npt.NDArray[np.float32]
@@ -68,7 +69,7 @@ class Domain:
     """One domain: its name, images and labels, and what else is known of each image."""
 
     name: str
-    images: Values  # (N, H, W, C), uint8 or floats from 0 to 1; a table is (N, d). In memory or memory-mapped
+    images: Values  # (N, H, W, C), uint8 or floats from 0 to 1; a table (N, d), signals (N, C, T). Perhaps mapped
     labels: Labels  # (N,), positions in Domains.classes
     evaluation: Images | None = None  # (N, E, E, C), from the originals in one resize; None: evaluate on images
     shapes: Shapes | None = None  # (N, 2), height and width of the originals; None: images are pixel for pixel
@@ -115,16 +116,14 @@ class Domains:
 
     def __repr__(self) -> str:
         sizes = [f"{domain.name} {len(domain):,}" for domain in self]
-        what = f"{self.shape[0]} columns" if self.tabular else " x ".join(map(str, self.shape))
         classes = f"{len(self.classes)} classes ({some(self.classes)})"
-        return f"<Domains {self.name}: {some(sizes)}; {what}; {classes}>"
+        return f"<Domains {self.name}: {some(sizes)}; {self.extent}; {classes}>"
 
     def _repr_html_(self) -> str:
         """Return the number of images of each domain, as a notebook shows it."""
         rows = "".join(f"<tr><td>{escape(domain.name)}</td><td>{len(domain):,}</td></tr>" for domain in self)
         about = escape(f"{self.name}, {len(self.classes)} classes: {some(self.classes)}")
-        what = "rows" if self.tabular else "images"
-        return f"<table><caption>{about}</caption><tr><th>domain</th><th>{what}</th></tr>{rows}</table>"
+        return f"<table><caption>{about}</caption><tr><th>domain</th><th>{self.form}</th></tr>{rows}</table>"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -133,13 +132,18 @@ class Domains:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Height, width and channels of every image; of a table the number of columns alone."""
+        """Height, width and channels of every image; of a table the columns, of signals channels and steps."""
         return self.items[0].images.shape[1:]
 
     @property
-    def tabular(self) -> bool:
-        """Whether these are rows of numbers rather than images."""
-        return len(self.shape) == 1
+    def form(self) -> str:
+        """Return what every sample is: one of the "images", a row of a "rows", or one of the "signals"."""
+        return form_of(self.shape)
+
+    @property
+    def extent(self) -> str:
+        """Say how large every sample is, as in "5 columns"."""
+        return extent_of(self.shape)
 
     @property
     def has_official_split(self) -> bool:

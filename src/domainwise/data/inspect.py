@@ -200,15 +200,16 @@ def _look(file: File) -> Look:
 
 
 def _look_at_arrays(data: Domains) -> list[Look]:
-    *size, channels = data.shape
-    mode = "numbers" if data.tabular else {1: "L", 3: "RGB"}.get(channels, f"{channels} channels")
+    channels, form = data.shape[-1], data.form
+    mode = {1: "L", 3: "RGB"}.get(channels, f"{channels} channels") if form == "images" else "numbers"
+    size = (1, channels) if form == "rows" else data.shape[:2]
     return [
         Look(
             domain.name,
             data.classes[label],
             f"{domain.name}/{i}",
             hashlib.sha256(image.tobytes()).hexdigest(),
-            (1, channels) if data.tabular else (size[0], size[1]),
+            (size[0], size[1]),
             mode,
         )
         for domain in data
@@ -219,8 +220,8 @@ def _look_at_arrays(data: Domains) -> list[Look]:
 def write_contact_sheet(data: Listing | Domains, path: Path) -> Path:
     """Write a PNG with a few images of every domain (row) and class (column), those that can be read."""
     check_sheet(path)
-    if isinstance(data, Domains) and data.tabular:
-        raise InputError(f"{data.name} is a table, of which there are no pictures")
+    if isinstance(data, Domains) and data.form != "images":
+        raise InputError(f"{data.name} has {data.form} and no images, and of those there are no pictures")
     domains = _spread([name for name, _ in data.domains] if isinstance(data, Listing) else data.names, ROWS)
     classes = _spread(data.classes, COLUMNS)
     cell = 2 * (THUMB + GAP) + 2 * GAP

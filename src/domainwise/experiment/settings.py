@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from domainwise.errors import InputError, closest, is_number, is_whole, plain, require
+from domainwise.machine import OWN_NETWORKS
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,6 @@ BACKBONE = {
     name: _DOMAINBED[name]
     for name in ("weights", "freeze_batch_norm", "input_size", "train_size", "augment", "lr")
 }  # fmt: skip
-FROM_NOTHING = ("small", "mnist", "mlp", "linear")  # networks that nobody has pretrained
 # A head on features that were computed once, from images as they are, takes larger steps than what made them.
 FROZEN = {"features": "frozen", "augment": "none", "validation": "plain", "lr": 1e-3, "weight_decay": 1e-2}
 UNTRAINED = {"weights": "none", "freeze_batch_norm": False, "augment": "none", "lr": 1e-3}
@@ -256,7 +256,7 @@ def resolve(
     if chosen == AUTO and PRESETS[preset]["network"] != AUTO:
         raise InputError(f"the preset {preset} says which network: leave network=auto out, or use the preset quick")
     if chosen not in (None, AUTO, of_benchmark.get("network", PRESETS[preset]["network"])):
-        layers.insert(1, (f"network {chosen}", UNTRAINED if chosen in FROM_NOTHING or ":" in chosen else BACKBONE))
+        layers.insert(1, (f"network {chosen}", UNTRAINED if chosen in OWN_NETWORKS or ":" in chosen else BACKBONE))
     if given.get("features") == "frozen":
         layers.insert(-2, ("features frozen", FROZEN))
     values: dict[str, Any] = {}

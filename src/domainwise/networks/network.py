@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from domainwise.errors import InputError, closest, require
-from domainwise.user_files import module_of, source_of
-
-OWN = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
+from domainwise.errors import InputError, require
+from domainwise.networks.forms import channels_first, extent_of, form_of
+from domainwise.networks.own import OWN, function_of, made_by, name_of, sizes, tried, width_of
+from domainwise.user_files import source_of
 
 
 class Network(nn.Module):
@@ -127,13 +127,29 @@ def mlp(columns: int, classes: int, width: int = 128) -> Network:
     return Network(nn.Sequential(*layers), nn.Linear(width, classes))
 
 
+def cnn1d(channels: int, classes: int, width: int = 32) -> Network:
+    """Return three convolutions over time with group-norm, whose mean over all steps is the features of a signal."""
+
+    def block(inputs: int, outputs: int, across: int) -> list[nn.Module]:
+        convolution = nn.Conv1d(inputs, outputs, across, stride=2, padding=across // 2)
+        return [convolution, nn.GroupNorm(4, outputs), nn.ReLU()]
+
+    layers = [*block(channels, width, 7), *block(width, 2 * width, 5), *block(2 * width, 4 * width, 3)]
+    return Network(nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten()), nn.Linear(4 * width, classes))
+
+
 def linear(columns: int, classes: int) -> Network:
     """Return a head alone, for features that are good as they are."""
     return Network(nn.Identity(), nn.Linear(columns, classes))
 
 
-VECTORS: dict[str, Callable[[int, int], Network]] = {"mlp": mlp, "linear": linear}
-UNTRAINED: dict[str, Callable[[int, int], Network]] = {"small": small_cnn, "mnist": mnist_cnn, **VECTORS}
+IMAGES: dict[str, Callable[[int, int], Network]] = {"small": small_cnn, "mnist": mnist_cnn}
+OTHERS: dict[str, dict[str, Callable[[int, int], Network]]] = {  # networks for each other form, the usual one first
+    "rows": {"mlp": mlp, "linear": linear},
+    "signals": {"cnn1d": cnn1d},
+}
+FORMS = {name: form for form, makers in {"images": IMAGES, **OTHERS}.items() for name in makers}
+UNTRAINED = {**IMAGES, **OTHERS["rows"], **OTHERS["signals"]}
 
 
 def build(
@@ -148,12 +164,12 @@ def build(
     extra_channels: int = 0,
     source: str = "",
 ) -> Network:
-    """Build a network for images of shape (H, W, C), or for the rows of a table, of shape (columns,).
+    """Build a network for images of shape (H, W, C), rows of a table (columns,) or signals (channels, steps).
 
     Args:
-        name: "small", "mnist", for tables "mlp" and "linear", the timm name of a backbone ("resnet50",
-            "resnet50.a1_in1k"), the original ResNet-50 ("resnet50.v1"), or "my_net.py:build", a function of yours
-            that is called with (channels, classes) and returns a featurizer or a whole :class:`Network`.
+        name: "small", "mnist", for tables "mlp" and "linear", for signals "cnn1d", the timm name of a backbone
+            ("resnet50", "resnet50.a1_in1k"), the original ResNet-50 ("resnet50.v1"), or "my_net.py:build", a function
+            of yours that is called with (channels, classes) and returns a featurizer or a whole :class:`Network`.
         pretrained: take the backbone's weights from the hub.
         weights: take them from this file instead.
         dropout: of the features.
@@ -164,7 +180,10 @@ def build(
     """
     if not 0 <= dropout < 1:
         raise InputError(f"dropout must be 0 or more and below 1, got {dropout}")
-    images = (shape[-1] + extra_channels, *shape[:-1])
+    form = form_of(shape)
+    if FORMS.get(name, form) != form:
+        raise InputError(f"{name} is for {FORMS[name]}, and this is {extent_of(shape)}: {fitting(form)}")
+    images = channels_first(shape, extra_channels)
     weights = None if weights is None else Path(weights)
     own = OWN.fullmatch(name)
     if own or name in UNTRAINED:
@@ -181,7 +200,7 @@ def check_name(name: str, *, pretrained: bool = False) -> None:
     """Refuse the name of an unknown network, or of one without pretrained weights, without building it."""
     own = OWN.fullmatch(name)
     if own:
-        _function(own)
+        function_of(own)
     if pretrained and (own or name in UNTRAINED):
         raise _no_weights(name)
     if not own and name not in UNTRAINED:
@@ -198,9 +217,16 @@ def check_network(name: str, weights: str, side: int) -> None:
     """
     check_name(name, pretrained=weights == "pretrained")
     if weights != "none":
-        table = name in VECTORS
+        shape = {"rows": (side,), "signals": (1, side)}.get(FORMS.get(name, ""), (side, side, 3))
         file = None if weights == "pretrained" else weights
-        build(name, (side,) if table else (side, side, 3), 2, pretrained=file is None, weights=file)
+        build(name, shape, 2, pretrained=file is None, weights=file)
+
+
+def fitting(form: str) -> str:
+    """Say which networks to take for samples of a form."""
+    if form == "images":
+        return f"take {' or '.join(IMAGES)}, or the name of a timm backbone"
+    return f"take {' or '.join(OTHERS[form])}, or FILE.py:FUNCTION for one of your own"
 
 
 def network_source(name: str) -> str:
@@ -214,9 +240,9 @@ def _backbone(name: str, images: tuple[int, ...], classes: int, pretrained: bool
 
     channels, *size = images
     if len(size) != 2:
-        raise InputError(f"{name} is for images, and this is a table: take {' or '.join(VECTORS)}")
+        raise InputError(f"{name} is for images, and this is not: {fitting('signals' if size else 'rows')}")
     featurizer = backbone(name, (size[0], size[1]), channels, pretrained=pretrained, weights=weights)
-    return Network(featurizer, nn.Linear(_width(featurizer, images, name), classes))
+    return Network(featurizer, nn.Linear(width_of(featurizer, images, name), classes))
 
 
 def _fill(featurizer: nn.Module, name: str, pretrained: bool, weights: Path | None) -> None:
@@ -232,58 +258,11 @@ def _no_weights(name: str) -> InputError:
     return InputError(f"there are no pretrained weights for {name}: pass a file of your own with --weights FILE")
 
 
-def _function(written: re.Match[str], source: str = "") -> Callable[..., object]:
-    file, function = Path(written["file"]), written["function"]
-    module = module_of(file, source)
-    make = getattr(module, function, None)
-    if callable(make):
-        return make  # type: ignore[no-any-return]
-    known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-    raise InputError(f'{file.name} has no function "{function}": {closest(function, known) if known else "none"}')
-
-
-def _own(written: re.Match[str], images: tuple[int, ...], classes: int, source: str) -> Network:
-    name = f"{Path(written['file']).name}:{written['function']}"
-    make = _function(written, source)
-    try:
-        made = make(images[0], classes)
-    except Exception as error:
-        raise InputError(f"{name}({images[0]}, {classes}) failed: {type(error).__name__}: {error}") from error
-    if not isinstance(made, nn.Module):
-        raise InputError(
-            f"{name} must return a Network or a featurizer (an nn.Module), and it returned a {type(made).__name__}"
-        )
+def _own(written: re.Match[str], shape: tuple[int, ...], classes: int, source: str) -> Network:
+    made, name = made_by(written, shape[0], classes, source), name_of(written)
     if not isinstance(made, Network):
-        return Network(made, nn.Linear(_width(made, images, name), classes))
-    logits = _tried(made, images, name)
+        return Network(made, nn.Linear(width_of(made, shape, name), classes))
+    logits = tried(made, shape, name)
     if logits.shape != (1, classes):
-        raise InputError(f"{name} must give {classes} logits for an image, and gave {_sizes(logits)}")
+        raise InputError(f"{name} must give {classes} logits for an image, and gave {sizes(logits)}")
     return made
-
-
-def _width(featurizer: nn.Module, images: tuple[int, ...], name: str) -> int:
-    features = _tried(featurizer, images, name)
-    if features.dim() != 2:
-        raise InputError(
-            f"the features of {name} must be one vector per image, and are {_sizes(features)} for one image: "
-            f"end it with nn.AdaptiveAvgPool2d(1) and nn.Flatten()"
-        )
-    return features.shape[1]
-
-
-def _tried(module: nn.Module, images: tuple[int, ...], name: str) -> Tensor:
-    """The output for one black image."""
-    channels, *size = images
-    try:
-        with torch.no_grad():
-            result: Tensor = module.eval()(torch.zeros(1, *images))
-    except Exception as error:
-        what = f"images of {size[0]} x {size[1]} with {channels} channels" if size else f"rows of {channels} numbers"
-        raise InputError(f"{name} cannot take {what}: {error}") from error
-    finally:
-        module.train()
-    return result
-
-
-def _sizes(tensor: Tensor) -> str:
-    return " x ".join(map(str, tensor.shape))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,8 @@ from domainwise.errors import InputError
 from domainwise.experiment.integrity import digest
 from domainwise.experiment.trial import Trial
 from domainwise.files import replacing, sha256, sync
-from domainwise.networks.network import OWN, Network, build
+from domainwise.networks.network import Network, build
+from domainwise.networks.own import OWN
 from domainwise.networks.weight_files import save_tensors
 
 
@@ -130,11 +131,16 @@ def algorithm_of(trial: Trial) -> Algorithm:
     return Spec(trial.algorithm, trial.hyperparameters, trial.file, trial.source).create()
 
 
-def network_of(trial: Trial, algorithm: Algorithm, channels: int, classes: int, *, filled: bool = True) -> Network:
-    """Return the network a trial starts from; not ``filled``, with random weights whatever the trial says."""
+def network_of(
+    trial: Trial, algorithm: Algorithm, shape: Sequence[int], classes: int, *, filled: bool = True
+) -> Network:
+    """Return the network a trial starts from, for samples of a shape; only the channels of images matter.
+
+    Not ``filled``, it has random weights whatever the trial says.
+    """
     net = build(
         f"{trial.network_file}:{trial.network.rpartition(':')[2]}" if trial.network_file else trial.network,
-        (trial.input_size, trial.input_size, channels) if trial.input_size else (channels,),
+        (trial.input_size, trial.input_size, shape[-1]) if trial.input_size else shape,
         classes,
         pretrained=filled and trial.weights == "pretrained",
         weights=trial.weights_file if filled and trial.weights_file else None,
@@ -156,7 +162,7 @@ def trained(
     ``place`` is where they come from, for the sentence that refuses weights of another network.
     """
     algorithm = algorithm_of(trial)
-    net = network_of(trial, algorithm, config["channels"], len(config["classes"]), filled=False)
+    net = network_of(trial, algorithm, shape_of(config), len(config["classes"]), filled=False)
     algorithm.setup(net.to(device), seed=trial.seed)  # some algorithms predict in their own way
     try:
         algorithm.net.load_state_dict(weights)
@@ -166,6 +172,12 @@ def trained(
         if name in algorithm.recalled:
             setattr(algorithm, name, value)
     return algorithm
+
+
+def shape_of(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the shape of the samples that a saved model takes."""
+    side, channels = config["input_size"], config["channels"]
+    return (side, side, channels) if side else tuple(config.get("shape", (channels,)))
 
 
 def _check_given(trial: Trial, net: Network) -> None:

@@ -24,6 +24,7 @@ from domainwise.experiment.integrity import is_number, is_share
 from domainwise.experiment.records import publish
 from domainwise.experiment.trial import Trial
 from domainwise.files import write_output
+from domainwise.networks.forms import extent_of
 
 CARD, MADE_FROM, README = "card.json", "made_from.npy", "README.md"
 FORMAT = 1
@@ -109,7 +110,7 @@ def image_hash(image: npt.NDArray[Any]) -> np.uint64:
 def image_hashes(data: Domains, side: int) -> Hashes:
     """Return the hashes of all images of the size that a network sees, in order; none where they have another size.
 
-    Rows of a table have no size: then ``side`` is 0. Images of floats are in no file, so they have none either.
+    What are no images have no size: then ``side`` is 0. Images of floats are in no file, so they have none either.
     """
     if side and (data.evaluation_shape[:2] != (side, side) or data.items[0].images.dtype != np.uint8):
         return np.zeros(0, np.uint64)
@@ -188,7 +189,10 @@ def text(data: Domains, trial: Trial, config: Mapping[str, Any], expected: Expec
 def _head(data: Domains, trial: Trial) -> Iterable[str]:
     yield f"# Model card: {_plain(trial.label or trial.algorithm)}, trained on {_plain(data.name)}"
     yield f"It says which of {len(data.classes)} classes an input belongs to: {_listed(data.classes)}."
-    yield "```bash\ndomainwise predict THIS_FOLDER IMAGES... -o predictions.csv\n```"
+    if data.form == "images":
+        yield "```bash\ndomainwise predict THIS_FOLDER IMAGES... -o predictions.csv\n```"
+    else:
+        yield "```python\ndomainwise.load(THIS_FOLDER).predict(ARRAY)\n```"
 
 
 def _expected(expected: Expectation | None) -> Iterable[str]:
@@ -208,7 +212,7 @@ def _data(data: Domains) -> Iterable[str]:
     yield f"## Data\n\n{_plain(data.name)}, fingerprint `{data.fingerprint}`. A part of each domain chose the step."
     counts = [np.bincount(domain.labels, minlength=len(data.classes)) for domain in data]
     rows = {_plain(domain.name): str(len(domain)) for domain in data}
-    yield _table(("domain", "images"), rows)
+    yield _table(("domain", data.form), rows)
     missing = [
         f"{_plain(domain.name)} has no {_listed([data.classes[i] for i in np.flatnonzero(count == 0)])}."
         for domain, count in zip(data, counts, strict=True)
@@ -228,7 +232,7 @@ def _made(trial: Trial, config: Mapping[str, Any]) -> Iterable[str]:
         "weights": trial.weights,
         "input": f"{side} x {side}, {channels} channel{'s' * (channels != 1)}"
         if side
-        else f"rows of {channels} numbers",
+        else extent_of(config.get("shape", (channels,))),
         "mean": ", ".join(f"{value:g}" for value in config["mean"]),
         "deviation": ", ".join(f"{value:g}" for value in config["std"]),
         **{name: str(getattr(trial, name)) for name in SETTINGS},

@@ -21,6 +21,7 @@ from domainwise.algorithms import Algorithm
 from domainwise.errors import InputError
 from domainwise.files import check_output, write_output
 from domainwise.machine import human_size
+from domainwise.networks.forms import extent_of
 
 if TYPE_CHECKING:
     from domainwise.saved_models.model import Model
@@ -86,17 +87,18 @@ def described(model: Model) -> dict[str, Any]:
     """Return what a program, or a person, has to know to use the exported file."""
     config, trial = model.config, model.config["trial"]
     size, channels = config["input_size"], config["channels"]
+    across = ", ".join(map(str, model.shape))
     colours = {1: "grey", 3: "RGB"}.get(channels, "as in training")
     return {
         "domainwise": __version__,
         "classes": list(model.classes),
-        "input": "images" if size else "rows",
-        "shape": ["batch", size, size, channels] if size else ["batch", channels],
+        "input": model.form,
+        "shape": ["batch", *model.shape],
         "dtype": "uint8" if size else "float32",
         "mode": {1: "L", 3: "RGB"}.get(channels) if size else None,  # of Pillow
         "takes": f"images as uint8 of shape (N, {size}, {size}, {channels}), {colours}, channels last, from 0 to 255"
         if size
-        else f"rows of {channels} numbers as float32 of shape (N, {channels}), not scaled",
+        else f"{model.form} of {extent_of(model.shape)} as float32 of shape (N, {across}), not scaled",
         "resize": f"upright as EXIF says, then one antialiased bilinear resize to {size} x {size}, whatever the aspect"
         if size
         else None,
@@ -115,7 +117,7 @@ class _Whole(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.net, self.images = model.algorithm.net.eval(), bool(model.config["input_size"])
-        shape = (-1, 1, 1) if self.images else (-1,)
+        shape = (-1, *(1 for _ in model.shape[1:]))  # of channels, or of columns
         for name in ("mean", "std"):
             self.register_buffer(name, torch.tensor(model.config[name], dtype=torch.float32).view(shape))
         self.temperature = model.card.temperature
@@ -149,7 +151,8 @@ def _inputs(model: Model) -> Array:
     size, channels = model.config["input_size"], model.config["channels"]
     many = sum(BATCHES)
     if not size:
-        rows: Array = draw.standard_normal((many, channels)) * model.config["std"] + model.config["mean"]
+        mean, std = (np.reshape(model.config[name], (-1, *(1 for _ in model.shape[1:]))) for name in ("mean", "std"))
+        rows: Array = draw.standard_normal((many, *model.shape)) * std + mean
         return rows.astype(np.float32)
     around, contrast = draw.uniform(0, 255, (2, many, 1, 1, channels))
     noise = draw.uniform(-0.5, 0.5, (many, size, size, channels))

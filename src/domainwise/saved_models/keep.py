@@ -59,6 +59,7 @@ class Keeper:
                 "classes": data.classes,
                 "domains": data.names,
                 "channels": data.shape[-1],
+                **({} if self.trial.input_size else {"shape": data.shape}),
                 "input_size": self.trial.input_size,
                 "mean": (featurizer or inputs.recipe).mean,
                 "std": (featurizer or inputs.recipe).std,

@@ -17,9 +17,11 @@ from torch import Tensor
 from domainwise.algorithms import Algorithm
 from domainwise.data.batches.augment import augmentation
 from domainwise.data.domains import Domains
-from domainwise.data.sources.arrays import given_inputs
 from domainwise.data.sources.folders import images_in
+from domainwise.data.sources.values import given_inputs
 from domainwise.errors import InputError, require, some
+from domainwise.networks.forms import form_of
+from domainwise.saved_models.build import shape_of
 from domainwise.saved_models.card import Card
 from domainwise.saved_models.evaluated import Evaluation, evaluated
 from domainwise.saved_models.export import Exported, export
@@ -41,6 +43,16 @@ class Model:
         return tuple(self.config["classes"])
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of the samples that it takes; of images only the channels matter."""
+        return shape_of(self.config)
+
+    @property
+    def form(self) -> str:
+        """Return what it takes: "images", "rows" of a table, or "signals"."""
+        return form_of(self.shape)
+
+    @property
     def expectation(self) -> str:
         """Return a sentence on how right it will be at a new site; empty where no comparison has told."""
         return str(self.card.expected or "")
@@ -48,8 +60,8 @@ class Model:
     def predict(self, images: npt.ArrayLike | Tensor, *, min_probability: float = 0.0) -> list[str]:
         """Return the class of every image: uint8 or floats from 0 to 1, (N, H, W, C) of any size or one of them.
 
-        A model of a table takes rows (N, d). The class is empty where the most probable one is less probable than
-        ``min_probability``.
+        A model of a table takes rows (N, d), one of signals (N, C, T). The class is empty where the most probable one
+        is less probable than ``min_probability``.
         """
         check_least(min_probability)
         rows = self.probabilities(images)
@@ -83,7 +95,7 @@ class Model:
         return evaluated(self, data, progress=progress)
 
     def _through(self, images: npt.ArrayLike | Tensor, function: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
-        array = given_inputs(images, self.config["channels"], table=not self.config["input_size"])
+        array = given_inputs(images, self.shape)
         return self._batches(array, function)
 
     @torch.no_grad()

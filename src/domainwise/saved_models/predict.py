@@ -32,6 +32,7 @@ from domainwise.data.domains import CHANNELS, Images
 from domainwise.data.sources.listing import quoted
 from domainwise.errors import InputError, csv_row, defused, is_number, legible, warn
 from domainwise.experiment.records import finite
+from domainwise.networks.forms import extent_of
 
 if TYPE_CHECKING:
     from domainwise.saved_models.model import Model
@@ -78,9 +79,10 @@ def predictions(
     pictures that are the images, where they are not the whole.
     """
     check_least(min_probability)
-    channels = model.config["channels"]
-    if not model.config["input_size"]:
-        raise InputError(f"this model takes rows of {channels} numbers and no images: give it an array, in Python")
+    channels = model.shape[-1]
+    if model.form != "images":
+        what = f"{model.form} of {extent_of(model.shape)}"
+        raise InputError(f"this model takes {what} and no images: give it an array, in Python")
     if channels not in (1, CHANNELS):
         raise InputError(
             f"this model takes images of {channels} channels, and those in files have 1 or {CHANNELS}: "

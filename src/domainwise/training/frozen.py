@@ -20,9 +20,8 @@ from domainwise.data.decoded.features import Features, kept_features
 from domainwise.data.decoded.read_ahead import in_order
 from domainwise.data.domains import Domains, Images
 from domainwise.errors import InputError
-from domainwise.experiment.settings import FROM_NOTHING
 from domainwise.experiment.trial import Trial
-from domainwise.machine import cores, human_duration, versions
+from domainwise.machine import OWN_NETWORKS, cores, human_duration, versions
 from domainwise.networks.network import Network
 from domainwise.saved_models.build import Featurizer, algorithm_of, network_of, normalisation
 from domainwise.saved_models.saved import fingerprint
@@ -43,11 +42,11 @@ class Frozen:
     data: Domains
     featurizer: Featurizer
 
-    def head(self, trial: Trial, algorithm: Algorithm, channels: int) -> Network:
+    def head(self, trial: Trial, algorithm: Algorithm, shape: Sequence[int]) -> Network:
         """Return a new head to train on the features, drawn from torch's generator."""
         classes = len(self.data.classes)
         if trial.network_source:  # a network of somebody's own may have a head of its own
-            own = network_of(trial, algorithm, channels, classes)
+            own = network_of(trial, algorithm, shape, classes)
             return Network(nn.Identity(), own.head, dropout=own.dropout.p)
         return Network(nn.Identity(), nn.Linear(self.data.shape[0], classes), dropout=trial.dropout)
 
@@ -73,7 +72,7 @@ def frozen(
         return _computed(net, featurizer, trial, data, options.device, say)
 
     def found() -> Features:
-        if trial.weights == "none" and trial.network in FROM_NOTHING:  # small, and other ones for every seed
+        if trial.weights == "none" and trial.network in OWN_NETWORKS:  # small, and other ones for every seed
             return np.concatenate([*compute()])
         return kept_features(data, made_of, compute, cache_folder(options.cache), say)
 
@@ -83,7 +82,7 @@ def frozen(
 def compute_ahead(trials: Sequence[Trial], data: Domains, options: RunOptions, say: Callable[[str], None]) -> None:
     """Compute what trials will train on before their processes share the cores, and their time is counted."""
     for trial in trials:
-        if trial.features == "frozen" and trial.network not in FROM_NOTHING:
+        if trial.features == "frozen" and trial.network not in OWN_NETWORKS:
             with suppress(InputError):  # which is the trial's to tell
                 frozen(trial, data, algorithm_of(trial), options, say)
 
@@ -112,7 +111,7 @@ def _network(trial: Trial, data: Domains, algorithm: Algorithm) -> tuple[Network
     """Build the network that a trial starts from, with the draws of one that trains all of it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_hash(trial.seed, "init"))
-        net = network_of(trial, algorithm, data.shape[-1], len(data.classes))
+        net = network_of(trial, algorithm, data.shape, len(data.classes))
     weights = {f"featurizer.{name}": tensor for name, tensor in net.featurizer.state_dict().items()}
     return net, Featurizer(weights, fingerprint(weights), *normalisation(net, data.shape[-1]))
 

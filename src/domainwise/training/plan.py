@@ -63,7 +63,7 @@ def with_probe(specs: list[Spec], data: Domains, settings: Settings) -> list[Spe
 
     Named benchmarks and published presets stay what they are.
     """
-    pretrained = settings.weights != "none" and settings.features == "trained" and not data.tabular
+    pretrained = settings.weights != "none" and settings.features == "trained" and data.form == "images"
     own = "preset quick" in settings.origins.values() and data.name not in ("digits", *BENCHMARKS)
     return [*specs, Spec("probe")] if pretrained and own and "probe" not in {one.name for one in specs} else specs
 
@@ -146,11 +146,12 @@ def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
     same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "steps", "patience",
             "evaluate_every", "features", "holdout", "precision", "selection", "select_every", "test",
             "train_size")  # fmt: skip
+    images = data.form == "images"
     return {
         "data": data.name,
         "fingerprint": data.fingerprint,
-        "size": 0 if data.tabular else data.shape[0],
-        "input_size": 0 if data.tabular else settings.input_size,
+        "size": data.shape[0] if images else 0,
+        "input_size": settings.input_size if images else 0,
         **_network(settings),
         **_weights(settings.weights),
         **{name: getattr(settings, name) for name in same},

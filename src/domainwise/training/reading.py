@@ -123,7 +123,7 @@ def read_for(trial: Trial, text: str, how: Reading) -> Domains:
     """Open the data of a trial in the sizes that it was trained with."""
     if not trial.input_size:
         raise InputError(
-            f"these are results of a table ({legible(trial.data)}), which --data cannot name: in Python, "
+            f"these are results of arrays ({legible(trial.data)}), which --data cannot name: in Python, "
             "dw.fit(Results.open(folder, data=...))"
         )
     sizes = Sizes(trial.train_size or trial.input_size, trial.input_size)  # type: ignore[arg-type]  # as above

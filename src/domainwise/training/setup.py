@@ -70,7 +70,7 @@ def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str]
         parts[domain.name] = Part(domain, main, device, on_host), Part(domain, holdout, device, on_host)
     net, update = submit(lambda: _network(trial, data, algorithm, options, say, made))
     sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
-    scale = column_scales(sources) if data.tabular else normalisation(net, data.shape[-1])
+    scale = normalisation(net, data.shape[-1]) if data.form == "images" else column_scales(sources)
     inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     if made:
         inputs = Inputs("none", 0)
@@ -90,8 +90,9 @@ def _network(
 ) -> tuple[Network, Update]:
     """Build the network and hand it to the algorithm; afterwards torch's own generator stands where dropout draws."""
     torch.manual_seed(seed_hash(trial.seed, "init"))
-    channels, classes = data.shape[-1], len(data.classes)
-    net = made.head(trial, algorithm, channels) if made else network_of(trial, algorithm, channels, classes)
+    net = (
+        made.head(trial, algorithm, data.shape) if made else network_of(trial, algorithm, data.shape, len(data.classes))
+    )
     net.to(options.device)
     prepare(net, precision=trial.precision, fast=options.fast, full=EVALUATION_BATCH)
     algorithm.setup(net, seed=trial.seed)

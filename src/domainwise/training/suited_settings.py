@@ -18,7 +18,8 @@ from domainwise.experiment.records import publish, publish_once
 from domainwise.experiment.results import homes, trial_in
 from domainwise.experiment.settings import AUTO, BACKBONE, UNTRAINED, Choice, Settings, follow
 from domainwise.files import make_folder
-from domainwise.networks.network import OWN, VECTORS
+from domainwise.networks.network import FORMS, OTHERS, fitting
+from domainwise.networks.own import OWN
 from domainwise.networks.pretrained import at_hand, network_for
 from domainwise.networks.weight_files import weights_sha256
 
@@ -34,14 +35,10 @@ def suited(settings: Settings, data: Domains) -> Settings:
             f"patience={settings.patience} ends training where validation no longer rises, and "
             f"selection={settings.selection} does not look at it: leave one of the two out"
         )
-    if data.tabular:
-        return _for_a_table(settings, data)
+    if data.form != "images":
+        return _without_images(settings, data)
     settings = automatic(settings, data)
-    if settings.network in VECTORS:
-        raise InputError(
-            f"the network {settings.network} is for tables, and {data.name} has images: take small, or the name of a "
-            "timm backbone"
-        )
+    _refuse_network(settings, data)
     _refuse_train_size(settings, data)
     asked, (height, width) = settings.input_size, data.evaluation_shape[:2]
     if settings.origins.get("input_size") == "preset quick" and asked != height:
@@ -64,28 +61,40 @@ def suited(settings: Settings, data: Domains) -> Settings:
 FOR_IMAGES = ("input_size", "train_size", "augment", "weights")
 
 
-def _for_a_table(settings: Settings, data: Domains) -> Settings:
+def _refuse_network(settings: Settings, data: Domains) -> None:
+    """Refuse a network that is for samples of another form."""
+    own = OWN.fullmatch(settings.network) is not None
+    form = data.form if own else FORMS.get(settings.network, "images")
+    if form != data.form:
+        what = f"{data.name} has {data.form} of {data.extent}"
+        raise InputError(f"the network {settings.network} is for {form}, and {what}: {fitting(data.form)}")
+
+
+def _without_images(settings: Settings, data: Domains) -> Settings:
     """The settings without what is for images alone, which is refused where it was asked for."""
-    columns = f"{data.name} is a table of {data.shape[0]} columns"
     for name in FOR_IMAGES:
         value = getattr(settings, name)
         if settings.origins.get(name) == "given" and value != "none":
-            raise InputError(f"{name}={value!r} is for images, and {columns}: leave it out")
+            what = f"{data.name} has {data.form} of {data.extent}"
+            raise InputError(f"{name}={value!r} is for images, and {what}: leave it out")
     given = settings.origins.get("network") == "given" and settings.network != AUTO
-    if given and settings.network not in VECTORS and not OWN.fullmatch(settings.network):
-        raise InputError(
-            f"the network {settings.network} is for images, and {columns}: take {', '.join(VECTORS)}, or "
-            "FILE.py:FUNCTION"
-        )
+    if given:
+        _refuse_network(settings, data)
+    usual, *_ = OTHERS[data.form]
     frozen = settings.features == "frozen"
+    if frozen and data.form != "rows":
+        raise InputError(
+            f"{settings.origins.get('features')}: frozen features are those of a pretrained network, and for "
+            f"{data.form} there is none: train the whole network"
+        )
     if given and settings.network != "linear" and settings.origins.get("features") == "given" and frozen:
         raise InputError(
             f"the features of a table are its columns, so features=frozen is a linear network, and {settings.network} "
             "was asked for: leave one of the two out"
         )
-    own: dict[str, Any] = {**UNTRAINED, "network": "mlp", "train_size": 1, "input_size": 1}
+    own: dict[str, Any] = {**UNTRAINED, "network": usual, "train_size": 1, "input_size": 1}
     own = {name: value for name, value in own.items() if settings.origins.get(name) != "given"}
-    origins = {**settings.origins, **dict.fromkeys(own, "a table")}
+    origins = {**settings.origins, **dict.fromkeys(own, f"{data.form}, no images")}
     if frozen:  # nothing is computed for a table: its columns are the features, and a linear network is a head
         own |= {"network": "linear", "features": "trained"}
         origins["network"] = origins["features"]
@@ -133,7 +142,7 @@ def automatic(
     What an output folder remembers of an earlier call stays so, whatever is at hand now; without a folder, what any
     of the default ones remembers of the same data. ``data`` may be files that have not been read yet.
     """
-    if settings.network != AUTO or (isinstance(data, Domains) and data.tabular):
+    if settings.network != AUTO or (isinstance(data, Domains) and data.form != "images"):
         return settings
     side = min(data.evaluation_shape[:2]) if isinstance(data, Domains) else data.largest_side
     if side is not None and side < ENOUGH:  # on any machine

@@ -54,8 +54,8 @@ Pixels = Callable[[Tensor, Params], Tensor]
 class Augmentation:
     """A recipe: called with images (N, H, W, C) and a generator, it returns floats (N, C, out, out).
 
-    Images are uint8, or floats from 0 to 1. A recipe with ``out=0`` is for tables (N, d), whose columns it scales. The
-    defaults are DomainBed's; :func:`augmentation` returns others by name.
+    Images are uint8, or floats from 0 to 1. A recipe with ``out=0`` scales the columns of tables (N, d) and the
+    channels of signals (N, C, T). The defaults are DomainBed's; :func:`augmentation` returns others by name.
 
     Args:
         area: of the crop as a part of the image, from and to; None takes the whole image.
@@ -157,8 +157,9 @@ class Augmentation:
                 f"images of {x.shape[1]} channel(s) cannot be normalised with mean {self.mean} and std {self.std}: "
                 "give one number per channel, or one for all"
             )
-        if x.ndim == 2:
-            return (x - _columns(self.mean, x.device)) / _columns(self.std, x.device)
+        if x.ndim < 4:  # (N, d) or (N, C, T): a number for each column, or each channel
+            mean, std = (_columns(values, x.device) for values in (self.mean, self.std))
+            return (x - mean) / std if x.ndim == 2 else (x - mean[:, None]) / std[:, None]
         mean, std = (_row(values, x.device)[..., None, None] for values in (self.mean, self.std))
         return torch.addcmul(-mean / std, x, 1 / std)
 
@@ -173,11 +174,11 @@ RECIPES = {
 def augmentation(
     name: str, out: int = 224, mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
 ) -> Augmentation:
-    """Return an augmentation by name, for images of ``out`` pixels and a network with this mean and std; tables: 0."""
+    """Return an augmentation by name, for images of ``out`` pixels and a network with this mean and std; others: 0."""
     if name not in RECIPES:
         raise InputError(f'"{name}" is not an augmentation: {closest(name, RECIPES)}')
     if not out and name != "none":
-        raise InputError(f'augment="{name}" is for images, and this is a table: use augment="none"')
+        raise InputError(f'augment="{name}" is for images alone: use augment="none"')
     return replace(RECIPES[name], out=out, mean=tuple(mean), std=tuple(std))
 
 

@@ -66,8 +66,9 @@ class Part:
 
 
 def column_scales(parts: Sequence[Part]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the mean and the standard deviation of each column of a table; 1 where a column never changes."""
+    """Return the mean and the deviation of each column of a table, or channel of signals; 1 where it never changes."""
     rows = [part.domain.images[part.rows] for part in parts]
+    rows = [each.swapaxes(1, 2).reshape(-1, each.shape[1]) if each.ndim == 3 else each for each in rows]
     count = sum(map(len, rows))
     mean = np.sum([each.sum(0, dtype=np.float64) for each in rows], 0) / count
     std = np.sqrt(np.sum([((each - mean) ** 2).sum(0) for each in rows], 0) / count)

@@ -120,8 +120,8 @@ def _pictured(data: Domains | None, fingerprint: str, pictures: bool | None) -> 
         return None, "Their pictures are shown where the data are named: domainwise report DIR --data DATA."
     if data.known_as(fingerprint).fingerprint != fingerprint:
         return None, "There are no pictures: the data that were named are not those of this comparison."
-    if data.tabular:
-        return None, "Rows of numbers have no pictures."
+    if data.form != "images":
+        return None, "There are no pictures of what are no images."
     if pictures is None:
         pictures = data.name == FREE or not (data.name in BENCHMARKS or recognised(data.names))
     if not pictures:
