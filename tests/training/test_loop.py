@@ -178,8 +178,8 @@ def test_divergence_names_the_step_the_leg_and_what_to_try() -> None:
     assert "a smaller inner_lr than 1e+30" in sentence
 
 
-def test_a_domain_too_small_to_hold_out_from_is_a_sentence() -> None:
-    with pytest.raises(InputError, match='domain "a" has 4 images, too few to hold out 20%'):
+def test_domains_that_are_all_too_small_to_hold_out_from_are_a_sentence() -> None:
+    with pytest.raises(InputError, match="none of the domains that are trained on has images to hold out 20% of"):
         list(run(trial(), stripes(size=4)))
 
 

@@ -161,8 +161,10 @@ class Walk(Algorithm):
         return partial(torch.optim.SGD, weight_decay=decay) if decay else None
 
 
-def walk_health(algorithm: Algorithm, batches: Sequence[Any]) -> dict[str, float]:
+def walk_health(algorithm: Algorithm, batches: Sequence[Any], domains: Sequence[int] = ()) -> dict[str, float]:
     """Walk once more and go back: how far that is, beside the last outer step, and the share of steps that went wrong.
+
+    ``domains`` are the numbers of those that the batches are from; without them they are the first ones.
 
     A step of plain gradient descent goes wrong where it raises the loss of the very minibatch that it descends. Nothing
     is returned of other walks, whose steps depend on what their optimizer remembers. Nothing in the training changes.
@@ -172,6 +174,7 @@ def walk_health(algorithm: Algorithm, batches: Sequence[Any]) -> dict[str, float
     params = [p for p in algorithm.net.parameters() if p.requires_grad]
     start = [p.detach().clone() for p in params]
     rose: list[bool] = []
+    algorithm.domains = tuple(domains or range(len(batches)))
     gpu = algorithm.device.type == "cuda"
     with (
         torch.random.fork_rng(devices=[algorithm.device] if gpu else []),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
@@ -15,7 +13,7 @@ Indices = npt.NDArray[np.int64]
 
 
 def split_domain(domain: Domain, position: int, holdout: float, seed: int) -> tuple[Indices, Indices]:
-    """Return the images of a domain to train on and those held out; an error where either would be empty.
+    """Return the images of a domain to train on and those held out, of which one that is tiny or of one group has none.
 
     Images that an official split validates or tests on are like any other: here it is a whole domain that is tested on.
     """
@@ -25,17 +23,18 @@ def split_domain(domain: Domain, position: int, holdout: float, seed: int) -> tu
     if domain.copies is not None:
         groups = domain.copies if groups is None else joined(groups, domain.copies)
         fixed = None if fixed is None else _followed(groups, fixed)
-    if groups is not None and len(set(groups.tolist())) == 1:
-        raise InputError(
-            f'all images of domain "{domain.name}" are of one group, so none can be held out: give at least two'
-        )
     main, held_out = split(len(domain), holdout, seed, position, groups, fixed)
-    if len(held_out) == 0 or len(main) == 0:
+    if len(main) == 0:
         raise InputError(
-            f'domain "{domain.name}" has {len(domain)} images, too few to hold out {holdout:.0%} of them: '
-            f"give at least {math.ceil(1 / holdout)}"
+            f'all {len(domain)} images of domain "{domain.name}" are held out, so that none is left to train on'
         )
     return main, held_out
+
+
+def holds_none_out(domain: Domain, holdout: float) -> bool:
+    """Whether a domain is too small to hold a part out, or all its images are of one group."""
+    alone = domain.groups is not None and len(np.unique(domain.groups)) == 1
+    return domain.fixed is None and (alone or int(len(domain) * holdout) == 0)
 
 
 def split(

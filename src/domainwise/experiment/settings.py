@@ -40,6 +40,8 @@ class Settings:
     validation: str  # "augmented" like training, as published, or "plain" like the target
     batch: int  # images of each source domain in an update, drawn with replacement
     balanced: bool  # draw the classes equally often
+    domains_per_step: int  # source domains in one update, other ones each time; 0: all of them
+    domains_by: str  # which these are: all equally often, "uniform", or in proportion to their "size"
     features: str  # "trained" with the head, or "frozen": computed once, and the head alone is trained on them
     steps: int
     patience: int  # evaluations without a better one on the sources' hold-outs after which training ends; 0: never
@@ -98,7 +100,10 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(
         ("steps", "batch", "evaluate_every", "select_every"), (whole, f"a whole number from 1 up to {MOST:,}")
     ),
-    "patience": (lambda count: whole(count, least=0), f"a whole number from 0 up to {MOST:,}"),
+    **dict.fromkeys(
+        ("patience", "domains_per_step"),
+        (lambda count: whole(count, least=0), f"a whole number from 0 up to {MOST:,}"),
+    ),
     "input_size": (lambda size: whole(size, most=WIDEST), f"a whole number from 1 up to {WIDEST:,}"),
     "train_size": (
         lambda size: size == "original" or whole(size, most=WIDEST),
@@ -112,6 +117,7 @@ CHECKS: dict[str, Check] = {
 CHOICES = {
     "augment": ("none", "flip", "domainbed"),
     "features": ("trained", "frozen"),
+    "domains_by": ("uniform", "size"),
     "validation": ("plain", "augmented"),
     "duplicates": ("together", "apart"),
     "test": ("main", "all"),
@@ -134,7 +140,7 @@ _DOMAINBED: dict[str, Any] = {
     "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
     "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "augmented",
     "batch": 32, "balanced": False, "steps": 5001, "patience": 0, "evaluate_every": 300, "select_every": 300,
-    "holdout": 0.2, "features": "trained", "duplicates": "apart",
+    "holdout": 0.2, "domains_per_step": 0, "domains_by": "uniform", "features": "trained", "duplicates": "apart",
     "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
 }  # fmt: skip
 AUTO = "auto"  # the network that suits the data and the machine

@@ -54,6 +54,8 @@ class Trial:
     precision: str = "fp32"
     seed: int = 0
     patience: int = added(0)  # evaluations without a better one after which training ends; 0: never
+    domains_per_step: int = added(0)  # source domains in one update, other ones each time; 0: all of them
+    domains_by: str = added("uniform")  # all equally often, or by "size"
     features: str = added("trained")  # "frozen": the head alone is trained, on features that were computed once
 
     label: str = field(default="", compare=False)  # how the user wrote it: what tables call it

@@ -27,7 +27,7 @@ from domainwise.paper.layout import (
     title_of,
 )
 from domainwise.paper.page import PAPER, Page, make_page
-from domainwise.training.plan import targets_of
+from domainwise.training.targets import targets_of
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,8 @@ def _evaluations(records: Sequence[Record]) -> str:
 def _reported(outcome: Outcome, records: Sequence[Record]) -> str:
     trial, selected = outcome.trial, outcome.selected
     tested = {"main": ["main"], "all": ["main", "holdout"]}[trial.test]
-    parts = [records[0]["domains"][name][part] for name in trial.targets for part in tested]
+    own = [records[0]["domains"][name] for name in trial.targets]
+    parts = [parts[part] for parts in own for part in tested if part in parts]
     images = f", {sum(part['count'] for part in parts)} images" if all("count" in part for part in parts) else ""
     named = (
         f"the main part ({_whole(1 - trial.holdout)}{images})"

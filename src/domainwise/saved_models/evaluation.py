@@ -65,8 +65,9 @@ class Evaluator:
     """Evaluates a run's model on the holdout of every source, to select by, and on both parts of every target.
 
     ``parts`` are the main part of every domain and its holdout. With ``evaluate_all`` the main parts of the sources
-    are evaluated too: nothing depends on them. The random draws are apart from those of training and from each other,
-    so that evaluating more, or an average too, changes no other number.
+    are evaluated too: nothing depends on them. A source that holds nothing out is not evaluated. The random draws
+    are apart from those of training and from each other, so that evaluating more, or an average too, changes no other
+    number.
     """
 
     def __init__(
@@ -91,8 +92,8 @@ class Evaluator:
 
     def evaluate(self, model: str = "model") -> DomainScores:
         """Return the scores of the weights that are in the network now: the model's, or those of a named average."""
-        pending = {name: self._domain(name, main, holdout, model) for name, (main, holdout) in self.parts.items()}
-        self.evaluated = pending
+        found = {name: self._domain(name, main, holdout, model) for name, (main, holdout) in self.parts.items()}
+        pending = self.evaluated = {name: own for name, own in found.items() if own}
         return {name: {part: one.result() for part, one in own.items()} for name, own in pending.items()}
 
     def outcomes(self) -> dict[str, dict[str, dict[str, Tensor]]]:
@@ -105,15 +106,12 @@ class Evaluator:
 
     def walk(self, step: int) -> dict[str, float | None]:
         """Return how a walk fares now, from minibatches of its own that no draw of training depends on."""
-        aside = self._aside(seed_hash(self.trial.seed, "walk", step))
+        aside = self.feed.aside(seed_hash(self.trial.seed, "walk", step))
         found: dict[str, float] = {}
         with suppress(torch.OutOfMemoryError):  # training may have room for itself alone
-            found = self.submit(lambda: walk_health(self.algorithm, aside.draw(self.algorithm.fresh)))
+            fresh = self.algorithm.fresh
+            found = self.submit(lambda: walk_health(self.algorithm, aside.draw(fresh), aside.domains))
         return {name: value if math.isfinite(value) else None for name, value in found.items()}
-
-    def _aside(self, seed: int) -> Feed:
-        feed = self.feed
-        return Feed(feed.parts, feed.inputs, feed.batch, seed, balanced=feed.balanced, pooled=feed.pooled)
 
     def validation_loss(self, domains: DomainScores) -> float:
         """Return the mean loss on the holdouts of the sources."""
@@ -124,14 +122,17 @@ class Evaluator:
         """Put averaged weights into the network for a while, with batch-norm statistics that belong to them."""
         net = self.algorithm.net
         # From a generator of its own, the same every time: no draw of training changes, and no state has to be saved.
-        aside = self._aside(seed_hash(self.trial.seed, "refresh"))
+        aside = self.feed.aside(seed_hash(self.trial.seed, "refresh"))
         with swapped_in(net.parameters(), weights, net.buffers()):
             self.submit(lambda: refresh_batch_norm(net, (aside.draw() for _ in range(REFRESH))))  # type: ignore[misc]
             yield
 
     def _domain(self, name: str, main: Part, holdout: Part, model: str) -> dict[str, Pending]:
         if name in self.trial.targets:
-            return {"main": self._part(main), "holdout": self._part(holdout)}
+            found = {"main": self._part(main)}
+            return {**found, "holdout": self._part(holdout)} if len(holdout) else found
+        if not len(holdout):
+            return {}
         augmented = self.trial.validation == "augmented"
         pending = {"holdout": self._part(holdout, self.generators[model] if augmented else None)}
         if not self.evaluate_all:

@@ -201,7 +201,7 @@ def _validation(model: Model, state: dict[str, Tensor], data: Domains) -> float:
     inputs = Inputs("none", trial.input_size, model.config["mean"], model.config["std"])
     sources = [(i, domain) for i, domain in enumerate(data) if domain.name not in trial.targets]
     held_out = [(domain, split_domain(domain, i, trial.holdout, trial.seed)[1]) for i, domain in sources]
-    parts = [Part(domain, rows, str(model.algorithm.device)) for domain, rows in held_out]
+    parts = [Part(domain, rows, str(model.algorithm.device)) for domain, rows in held_out if len(rows)]
     return fmean(evaluate(model.algorithm, part, inputs)["accuracy"] for part in parts)
 
 

@@ -36,15 +36,15 @@ def run(
     keeper, checkpoints = keeper or Keeper(trial), checkpoints or Checkpoints()
     with process_settings(trial, options, submit):
         setup = set_up(trial, data, options, say, submit)
-        algorithm, feed, losses, averages = setup.algorithm, setup.feed, setup.losses, setup.averages
-        keeper.begin(algorithm, data, feed.inputs, setup.featurizer)
+        algorithm, losses, averages = setup.algorithm, setup.losses, setup.averages
+        keeper.begin(algorithm, data, setup.feed.inputs, setup.featurizer)
         parts, params = {**setup.parts, "keeper": keeper}, list(algorithm.net.parameters())
         submit(lambda: start.restore(parts))
         checkpoints.begin()
         started = time.perf_counter() - start.seconds
 
         for step in range(start.step, trial.steps):
-            losses.add(step, submit(lambda: setup.update(feed.draw(algorithm.fresh))))
+            losses.add(step, submit(setup.train))
             averages.update(params, step)
             keeper.updated(step)
             last = step == trial.steps - 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from itertools import combinations, product
+from inspect import signature
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ import numpy as np
 from domainwise.algorithms import Spec, choice, hypers, log10, resolved
 from domainwise.data.domains import Domains
 from domainwise.data.sources.benchmarks import BENCHMARKS
-from domainwise.errors import InputError, is_whole, plain
+from domainwise.data.splits import holds_none_out
+from domainwise.errors import InputError, is_whole, plain, some, warn
 from domainwise.experiment.settings import PRESETS, SMALL, Settings, of_algorithm, own_settings
 from domainwise.experiment.trial import SEARCHED, Trial
 from domainwise.networks.network import check_name, network_source
 from domainwise.seeds import seed_hash
 from domainwise.training.suited_settings import suited
+from domainwise.training.targets import no_repetition
 
 
 def plan(
@@ -36,14 +38,16 @@ def plan(
     So the first of them are already a comparison. Draw 0 is the defaults, the others are DomainBed's random search.
     """
     _countable(len(specs) * len(targets) * len(seeds) * draws)
-    _no_repetition("algorithm", [spec.label for spec in specs])
+    no_repetition("algorithm", [spec.label for spec in specs])
     _known_somewhere(specs, settings.hyperparameters)
     _of_effect(specs, settings)
     settings = suited(settings, data)
+    _tell_of_the_tiny(data, settings.holdout)
     layers = []
     for spec in specs:
         own = suited(of_algorithm(settings, spec.name, alone=len(specs) == 1), data)
         _refuse_frozen(spec, own)
+        _refuse_some(spec, own, len(data) - max(map(len, targets)))
         same = {**shared_by_all(data, own), "average": average, **_named(spec)}
         layers.append((spec, own, origins(spec, own), same))
     trials: dict[str, Trial] = {}
@@ -76,6 +80,31 @@ def _refuse_frozen(spec: Spec, settings: Settings) -> None:
             "shows the network more than images" if cls.extra_channels else "is about features, and those do not change"
         )
         raise InputError(f"{spec.label} {why}: leave it out, or features=frozen")
+
+
+def _refuse_some(spec: Spec, settings: Settings, sources: int) -> None:
+    """Refuse to have more domains take part in an update than there are, or some where that cannot be."""
+    some = settings.domains_per_step
+    if settings.origins.get("domains_by") == "given" and not some:
+        raise InputError(
+            "domains_by has no effect without domains_per_step: leave it out, or say how many domains an update has"
+        )
+    if some > sources:
+        raise InputError(f"domains_per_step={some} is more than the {sources} domains that are trained on: set fewer")
+    if some and "domains" not in signature(spec.cls().update).parameters:
+        raise InputError(
+            f"{spec.label} has an update of its own, which does not hear which domains its minibatches are from: leave "
+            "domains_per_step out, or let update take domains="
+        )
+
+
+def _tell_of_the_tiny(data: Domains, holdout: float) -> None:
+    tiny = [domain.name for domain in data if holds_none_out(domain, holdout)]
+    if tiny:
+        warn(
+            f"{len(tiny)} of the {len(data)} domains of {data.name} ({some(tiny)}) are too small to hold {holdout:.0%} "
+            "of them out, or of one group: they are trained on, and nothing of them counts in validation"
+        )
 
 
 def _named(spec: Spec) -> dict[str, str]:
@@ -144,8 +173,8 @@ def _random(root: int, name: str) -> np.random.RandomState:
 def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
     """Return the part of a trial that does not depend on hyperparameters, target or seed."""
     same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "steps", "patience",
-            "evaluate_every", "features", "holdout", "precision", "selection", "select_every", "test",
-            "train_size")  # fmt: skip
+            "evaluate_every", "features", "holdout", "domains_per_step", "domains_by", "precision", "selection",
+            "select_every", "test", "train_size")  # fmt: skip
     images = data.form == "images"
     return {
         "data": data.name,
@@ -191,12 +220,6 @@ def _countable(trials: int) -> None:
         raise InputError(f"that would be {trials:,} trials, and the most are {MOST:,}: ask for fewer seeds or draws")
 
 
-def _no_repetition(what: str, names: Sequence[Any]) -> None:
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise InputError(f"{what} {name} is named more than once: once is enough")
-
-
 OTHER_NAMES = {"size": "input_size", "image_size": "input_size", "learning_rate": "lr", "batch_size": "batch"}
 OTHER_NAMES |= {
     "epochs": "steps",
@@ -230,27 +253,6 @@ def _of_effect(specs: Sequence[Spec], settings: Settings) -> None:
                 raise InputError(f"{spec.label}: {name} has no effect with {why}: leave {name} out")
 
 
-def targets_of(data: Domains, text: str | Sequence[str]) -> list[tuple[str, ...]]:
-    """Return what to hold out, one after the other.
-
-    Names may be separated by commas; "a+b" is two at once, "all" every domain in turn, "pairs" every domain and every
-    two of them, as leave-one-domain-out selection needs.
-    """
-    if text in ("all", "pairs"):
-        pairs = list(combinations(data.names, 2)) if text == "pairs" else []
-        found = [*((name,) for name in data.names), *pairs]
-    else:
-        words = text.split(",") if isinstance(text, str) else list(text)
-        found = [_together(data, word.strip()) for word in words]
-    if not found:
-        raise InputError("no target was named: give names of domains, or all")
-    _no_repetition("target", ["+".join(targets) for targets in found])
-    for targets in found:
-        if len(targets) >= len(data):
-            raise InputError(f"holding out {' and '.join(targets)} of {data.name} leaves no domain to train on")
-    return found
-
-
 MOST_SEEDS = 10_000
 
 
@@ -270,7 +272,7 @@ def seeds_of(given: int | str | Sequence[int]) -> list[int]:
 
 
 def _each_once(seeds: list[int]) -> list[int]:
-    _no_repetition("seed", seeds)
+    no_repetition("seed", seeds)
     return seeds
 
 
@@ -282,11 +284,3 @@ def _span(word: str) -> range:
     if not 1 <= len(span) <= MOST_SEEDS:
         raise InputError(f'the seeds "{word}" are {len(span)}: name 1 to {MOST_SEEDS} of them, the smaller one first')
     return span
-
-
-def _together(data: Domains, word: str) -> tuple[str, ...]:
-    if word in data.names:  # a domain may have a plus in its name
-        return (word,)
-    names = [data[name.strip()].name for name in word.split("+")]
-    _no_repetition("domain", names)
-    return tuple(name for name in data.names if name in names)

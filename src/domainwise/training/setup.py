@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +45,11 @@ class Setup:
     averages: Averages
     featurizer: Featurizer | None = None  # what made the features, where the network is a head alone
 
+    def train(self) -> dict[str, Tensor]:
+        """Draw minibatches and train on them; return the losses."""
+        batches = self.feed.draw(self.algorithm.fresh)
+        return self.update(batches, domains=self.feed.domains) if self.feed.some else self.update(batches)
+
     @property
     def parts(self) -> dict[str, Stateful]:
         """Everything that changes while the run goes on, by the names that checkpoints have for it."""
@@ -70,11 +76,17 @@ def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str]
         parts[domain.name] = Part(domain, main, device, on_host), Part(domain, holdout, device, on_host)
     net, update = submit(lambda: _network(trial, data, algorithm, options, say, made))
     sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
+    if not any(len(holdout) for name, (_, holdout) in parts.items() if name not in trial.targets):
+        raise InputError(
+            f"none of the domains that are trained on has images to hold out {trial.holdout:.0%} of: one must have "
+            f"{math.ceil(1 / trial.holdout)} of them, in two groups or more"
+        )
     scale = normalisation(net, data.shape[-1]) if data.form == "images" else column_scales(sources)
     inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     if made:
         inputs = Inputs("none", 0)
-    feed = Feed(sources, inputs, trial.batch, trial.seed, balanced=trial.balanced, pooled=algorithm.pooled)
+    how = {"balanced": trial.balanced, "some": trial.domains_per_step, "by": trial.domains_by}
+    feed = Feed(sources, inputs, trial.batch, trial.seed, pooled=algorithm.pooled, **how)  # type: ignore[arg-type]
     evaluator = Evaluator(trial, algorithm, parts, feed, options.evaluate_all, submit)
     losses = Losses(algorithm, [part.domain.name for part in sources])
     return Setup(algorithm, update, feed, evaluator, losses, Averages(trial.average), made.featurizer if made else None)

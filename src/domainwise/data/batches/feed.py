@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,6 +144,7 @@ class Drawn(NamedTuple):
 
     times: int
     before: list[Tensor]  # the states of the generators
+    domains: list[int]  # that take part, by number
     parts: list[Part]
     rows: list[Chosen]
 
@@ -154,6 +154,9 @@ class Feed:
 
     Every domain has its own generator, so that no domain's draws depend on another's. They are on the host: the same
     seed draws the same images whatever the device. ``pooled`` draws every minibatch from all sources together.
+
+    With ``some`` only so many domains take part in an update, other ones each time: all equally often, or ``by`` size.
+    Which they are is drawn by one generator and their rows by another, however many domains there are.
     """
 
     def __init__(
@@ -165,19 +168,29 @@ class Feed:
         *,
         balanced: bool = False,
         pooled: bool = False,
+        some: int = 0,
+        by: str = "uniform",
     ) -> None:
         self.parts, self.inputs, self.batch, self.balanced, self.pooled = list(parts), inputs, batch, balanced, pooled
-        self.sampling = [torch.Generator().manual_seed(seed_hash(seed, "sampling", i)) for i in range(len(parts))]
+        self.some, self.by = some, by
+        streams = ("domains", "rows") if some else range(len(parts))
+        self.sampling = [torch.Generator().manual_seed(seed_hash(seed, "sampling", of)) for of in streams]
+        self.domains = list(range(len(parts)))  # of the minibatches drawn last
         self.augmenting = torch.Generator().manual_seed(seed_hash(seed, "augmentation"))
         self.ahead: deque[Drawn] = deque()
 
+    def aside(self, seed: int) -> Feed:
+        """Return a feed that draws such minibatches too, from another seed, so that no draw here depends on it."""
+        how = {"balanced": self.balanced, "pooled": self.pooled, "some": self.some, "by": self.by}
+        return Feed(self.parts, self.inputs, self.batch, seed, **how)  # type: ignore[arg-type]  # each as it is here
+
     def draw(self, times: int = 1) -> list[Batch] | list[list[Batch]]:
-        """Return one minibatch per domain, or a list of ``times`` of them per domain where that is above one."""
+        """Return a minibatch of each domain that takes part, or where ``times`` is above one a list of as many."""
         if self.ahead and self.ahead[0].times != times:
             self._set(self.ahead[0].before)
         while len(self.ahead) <= self.many:
             self.ahead.append(self._next(times))
-        _, _, parts, rows = self.ahead.popleft()
+        _, _, self.domains, parts, rows = self.ahead.popleft()
         x = self.inputs.training(parts, rows, self.augmenting)
         y = torch.cat([part.labels[chosen.device] for part, chosen in zip(parts, rows, strict=True)])
         batches = list(zip(torch.split(x, self.batch), torch.split(y, self.batch), strict=True))
@@ -187,16 +200,19 @@ class Feed:
     def many(self) -> int:
         """How many updates are drawn ahead of the next one, so that their images can be read meanwhile."""
         disk = self.inputs.source(self.parts[0])
-        return 0 if disk is None else max(BATCHES, -(-disk.threads // (self.batch * len(self.parts))))
+        return 0 if disk is None else max(BATCHES, -(-disk.threads // (self.batch * (self.some or len(self.parts)))))
 
     def _next(self, times: int) -> Drawn:
         """Draw the rows of one update, and begin to read those that are on the disk."""
         before = self._states() if self.many else []
-        drawn = [self._choose(i) for i in range(len(self.parts)) for _ in range(times)]
+        domains = self._taking_part()
+        drawn = [self._choose(i) for i in domains for _ in range(times)]
         pieces = [piece for minibatch in drawn for piece in minibatch]
         parts = [self.parts[i] for i, _ in pieces]
         rows = Chosen.of([chosen for _, chosen in pieces], parts[0].device)
-        return Drawn(times, before, parts, [self.inputs.begin(*both) for both in zip(parts, rows, strict=True)])
+        return Drawn(
+            times, before, domains, parts, [self.inputs.begin(*both) for both in zip(parts, rows, strict=True)]
+        )
 
     def _states(self) -> list[Tensor]:
         return [generator.get_state() for generator in self.sampling]
@@ -217,15 +233,29 @@ class Feed:
         self._set(state["sampling"])
         self.augmenting.set_state(state["augmenting"])
 
+    def _taking_part(self) -> list[int]:
+        """The numbers of the domains that the next minibatches are of, in their order."""
+        if not self.some or self.pooled:
+            return list(range(self.some or len(self.parts)))
+        chances = self.sizes.double() if self.by == "size" else torch.ones(len(self.parts))
+        drawn: list[int] = torch.multinomial(chances, self.some, generator=self.sampling[0]).tolist()
+        return sorted(drawn)
+
     def _choose(self, i: int) -> list[tuple[int, Tensor]]:
         """Pairs of a domain and rows of it, together one minibatch."""
+        generator = self.sampling[1 if self.some else i]
         if not self.pooled:
-            return [(i, self._rows(self.parts[i], self.sampling[i]))]
-        ends = np.cumsum([0, *(len(part) for part in self.parts)])
-        chances = self.chances if self.balanced else None
-        drawn = _draw_rows(int(ends[-1]), chances, self.batch, self.sampling[i])
-        inside = [(k, drawn[(drawn >= a) & (drawn < b)] - a) for k, (a, b) in enumerate(pairwise(ends.tolist()))]
-        return [(k, rows) for k, rows in inside if len(rows)]
+            return [(i, self._rows(self.parts[i], generator))]
+        ends = self.sizes.cumsum(0)
+        drawn = _draw_rows(int(ends[-1]), self.chances if self.balanced else None, self.batch, generator)
+        owners = torch.searchsorted(ends, drawn, right=True)
+        starts = ends - self.sizes
+        return [(k, drawn[owners == k] - starts[k]) for k in sorted({*owners.tolist()})]
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """The number of images of each part."""
+        return torch.tensor([len(part) for part in self.parts])
 
     @cached_property
     def chances(self) -> Tensor:

@@ -12,22 +12,35 @@ from domainwise.errors import InputError, legible
 Counts = Mapping[str, Mapping[str, int]]  # images of each class that a domain has, by domain
 
 
+SEVERAL = 10  # notes of one sort that are told one by one; more are told as one
+
+
 def class_notes(counts: Counts) -> list[str]:
     """Say which classes a domain lacks, and which only one has, given the images of each class by domain."""
-    homes = {name: [domain for domain in counts if counts[domain].get(name)] for of in counts.values() for name in of}
-    notes = []
+    homes: dict[str, dict[str, None]] = {}
     for domain, own in counts.items():
-        lacks = sorted(f'"{name}"' for name, where in homes.items() if len(where) > 1 and domain not in where)
-        alone = sorted(name for name, where in homes.items() if where == [domain])
+        for name, images in own.items():
+            homes.setdefault(name, {}).update({domain: None} if images else {})
+    gaps, singles = [], []
+    shared = [name for name, where in homes.items() if len(where) > 1]
+    for domain, own in counts.items():
+        lacks = sorted(f'"{name}"' for name in shared if domain not in homes[name])
         if lacks:
-            notes.append(f'domain "{domain}" has no images of {len(lacks)} class(es) that others have: {_few(lacks)}')
-        for name in alone:
-            near = get_close_matches(name, [other for other in homes if domain not in homes[other]], n=1, cutoff=0.8)
-            notes.append(
-                f'only domain "{domain}" has class "{name}" ({own[name]} images): with that domain as the target no '
-                "source shows it, and they count as wrong" + (f'; did you mean "{near[0]}"?' if near else "")
-            )
-    return notes
+            gaps.append(f'domain "{domain}" has no images of {len(lacks)} class(es) that others have: {_few(lacks)}')
+        singles += [_only(domain, name, own, homes) for name in sorted(own) if [*homes[name]] == [domain]]
+    if len(gaps) > SEVERAL:
+        gaps = [f"{len(gaps)} of the {len(counts)} domains have no images of classes that others have; {gaps[0]}"]
+    if len(singles) > SEVERAL:
+        singles = [f"{len(singles)} classes are in one domain alone, as in the first case: {singles[0]}"]
+    return gaps + singles
+
+
+def _only(domain: str, name: str, own: Mapping[str, int], homes: Mapping[str, Mapping[str, None]]) -> str:
+    near = get_close_matches(name, [other for other in homes if domain not in homes[other]], n=1, cutoff=0.8)
+    return (
+        f'only domain "{domain}" has class "{name}" ({own[name]} images): with that domain as the target no '
+        "source shows it, and they count as wrong" + (f'; did you mean "{near[0]}"?' if near else "")
+    )
 
 
 def _few(names: Sequence[str]) -> str:

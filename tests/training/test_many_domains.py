@@ -1,0 +1,147 @@
+"""Hundreds of domains, unequal and tiny, of which an update takes some."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from made_trials import Killed, die, remains, run
+
+from domainwise import domains
+from domainwise.acceleration.shared_device import directly
+from domainwise.algorithms import parse
+from domainwise.data.batches.feed import Feed, Inputs, Part
+from domainwise.data.domains import Domains
+from domainwise.data.sources.classes import class_notes
+from domainwise.errors import InputError, Note
+from domainwise.experiment.settings import resolve
+from domainwise.experiment.trial import Trial
+from domainwise.training.loop import run as records_of
+from domainwise.training.plan import plan
+from domainwise.training.run_options import RunOptions
+from domainwise.training.setup import set_up
+
+pytestmark = pytest.mark.filterwarnings("ignore::domainwise.errors.Note")
+
+
+def many(count: int, least: int = 1, most: int = 40) -> Domains:
+    """Tables of two classes; the first domains have 1, 2, 3, ... rows up to ``most``, and then from 1 again."""
+    random = np.random.default_rng(0)
+    made = {}
+    for i in range(count):
+        rows = least + i % (most - least + 1)
+        y = np.arange(rows) % 2
+        made[f"d{i:03}"] = (random.normal(size=(rows, 4)) + 2 * y[:, None] * [1, 1, 0, 0] + 0.1 * i, y)
+    return domains(made, name="many", classes=["no", "yes"])
+
+
+DATA = many(12, most=12)
+
+
+def trial(text: str, data: Domains = DATA, target: str = "d011", **given: Any) -> Trial:
+    settings = resolve(given={"steps": 20, "evaluate_every": 6, "batch": 4, "domains_per_step": 3, **given})
+    (one,) = plan(data, parse(text), [(target,)], [0], settings)
+    return one
+
+
+def feed(sizes: list[int], **options: Any) -> Feed:
+    data = many(len(sizes))
+    parts = [
+        Part(domain, np.arange(len(domain)).repeat(size)[:size], "cpu")
+        for domain, size in zip(data, sizes, strict=True)
+    ]
+    return Feed(parts, Inputs("none", 0), 2, 0, **options)
+
+
+def test_every_domain_takes_part_equally_often_or_by_its_size() -> None:
+    for by, shares in (("uniform", [0.25] * 4), ("size", [0.1, 0.2, 0.3, 0.4])):
+        one, seen = feed([10, 20, 30, 40], some=1, by=by), Counter()
+        for _ in range(2000):
+            one.draw()
+            seen.update(one.domains)
+        assert [seen[i] / 2000 for i in range(4)] == pytest.approx(shares, abs=0.04)
+
+
+@pytest.mark.parametrize("by", ["uniform", "size"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_update_has_as_many_domains_as_are_asked_for_each_once_and_rows_of_theirs(by: str, times: int) -> None:
+    one = feed([3, 1, 5, 9, 2], some=3, by=by)
+    for _ in range(20):
+        batches = one.draw(times)
+        assert len(batches) == len({*one.domains}) == 3
+        for number, batch in zip(one.domains, batches, strict=True):
+            for x, _ in [batch] if times == 1 else batch:
+                known = torch.from_numpy(one.parts[number].domain.images)
+                assert all((known == row).all(1).any() for row in x)
+
+
+def test_which_domains_come_next_goes_on_from_a_saved_state() -> None:
+    first, second = feed([3] * 9, some=2), feed([3] * 9, some=2)
+    for _ in range(5):
+        first.draw()
+    second.load_state_dict(first.state_dict())
+    for _ in range(5):
+        ours, theirs = first.draw(), second.draw()
+        assert first.domains == second.domains
+        assert all(torch.equal(a, b) for (a, _), (b, _) in zip(ours, theirs, strict=True))
+
+
+def test_taking_all_domains_is_what_it_was_and_another_number_is_another_trial() -> None:
+    plain = trial("erm", domains_per_step=0)
+    assert "domains_per_step" not in plain.identity
+    assert len({plain.id, trial("erm").id, trial("erm", domains_by="size").id}) == 3
+
+
+@pytest.mark.parametrize("name", ["erm", "fish", "arith", "coral", "fishr(anneal=4)", "reptile", "mldg"])
+def test_training_on_some_domains_at_a_time_goes_on_exactly(tmp_path: Path, name: str) -> None:
+    one = trial(name, domains_by="size")
+    run(one, tmp_path / "whole", data=DATA)
+    with pytest.raises(Killed):
+        run(one, tmp_path / "killed", data=DATA, at=13, then=die)
+    assert run(one, tmp_path / "killed", data=DATA) == ["resumes at step 10"]
+    assert remains(tmp_path / "killed") == remains(tmp_path / "whole")
+
+
+def test_a_loss_that_diverges_names_the_domain_that_was_drawn() -> None:
+    one = trial("arith")
+    setup = set_up(one, DATA, RunOptions(), print, directly)
+    metrics = setup.train()
+    assert {f"leg{i}" for i in setup.feed.domains} == metrics.keys() - {"loss"}
+    assert setup.losses.sources == [name for name in DATA.names if name != "d011"]
+
+
+def test_tiny_domains_are_trained_on_and_told_of_and_do_not_validate() -> None:
+    with pytest.warns(Note, match=r"4 of the 12 domains of many \(d000, d001, d002, d003\) are too small to hold 20%"):
+        one = trial("erm")
+    (record, *_) = records_of(one, DATA)
+    assert [*record["domains"]] == [f"d{i:03}" for i in range(4, 12)]
+    with pytest.warns(Note):
+        tiny = trial("erm", target="d000")
+    (record, *_) = records_of(tiny, DATA)
+    assert record["domains"]["d000"].keys() == {"main"}
+    assert record["domains"]["d000"]["main"]["count"] == 1
+
+
+def test_classes_that_many_domains_lack_are_one_note() -> None:
+    counts = {f"d{i}": {"cat": 1, "dog": int(i > 20), f"only {i}": 1} for i in range(40)}
+    gaps, singles = class_notes(counts)
+    assert gaps.startswith('21 of the 40 domains have no images of classes that others have; domain "d0" has no')
+    assert singles.startswith('40 classes are in one domain alone, as in the first case: only domain "d0" has class')
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"domains_per_step": 12}, "domains_per_step=12 is more than the 11 domains that are trained on"),
+        ({"domains_per_step": 0, "domains_by": "size"}, "domains_by has no effect without domains_per_step"),
+        ({"domains_by": "luck"}, "domains_by must be one of uniform, size"),
+        ({"domains_per_step": -1}, "domains_per_step must be a whole number from 0 up"),
+    ],
+)
+def test_numbers_of_domains_that_make_no_sense_are_refused(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        trial("erm", **given)
