@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError, closest, is_number, is_whole, plain, require
@@ -262,7 +263,8 @@ def resolve(
     if chosen == AUTO and PRESETS[preset]["network"] != AUTO:
         raise InputError(f"the preset {preset} says which network: leave network=auto out, or use the preset quick")
     if chosen not in (None, AUTO, of_benchmark.get("network", PRESETS[preset]["network"])):
-        layers.insert(1, (f"network {chosen}", UNTRAINED if chosen in OWN_NETWORKS or ":" in chosen else BACKBONE))
+        untrained = chosen in OWN_NETWORKS or ":" in chosen
+        layers.insert(1, (f"network {Path(chosen).name}", UNTRAINED if untrained else BACKBONE))
     if given.get("features") == "frozen":
         layers.insert(-2, ("features frozen", FROZEN))
     values: dict[str, Any] = {}

@@ -67,7 +67,7 @@ def hub_file(repository: str, name: str) -> Path:
     address = f"{constants.ENDPOINT}/{repository}"
     if constants.HF_HUB_OFFLINE:
         raise _unavailable(name, address, "HF_HUB_OFFLINE is set, and they are not in the cache")
-    if not _answers(f"{address}/resolve/main/{_HUB_FILES[0]}"):
+    if not hub_answers(f"{address}/resolve/main/{_HUB_FILES[0]}"):
         raise _unavailable(name, address, "the hub cannot be reached from here")
     for file in _HUB_FILES:
         try:
@@ -108,7 +108,8 @@ def _unavailable(name: str, address: str, why: str) -> InputError:
     )
 
 
-def _answers(address: str) -> bool:
+def hub_answers(address: str) -> bool:
+    """Return whether the hub answers within seconds."""
     from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 
     heard: list[bool] = []

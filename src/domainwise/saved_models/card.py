@@ -9,6 +9,7 @@ import hashlib
 import io
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,12 @@ from domainwise.experiment.integrity import is_number, is_share
 from domainwise.experiment.records import publish
 from domainwise.experiment.trial import Trial
 from domainwise.files import write_output
-from domainwise.networks.forms import extent_of
+from domainwise.networks.forms import extent_of, form_of
+from domainwise.saved_models.build import shape_of
 
 CARD, MADE_FROM, README = "card.json", "made_from.npy", "README.md"
 FORMAT = 1
+PLACE = "THIS_FOLDER"  # stands in a card for where the model is
 SETTINGS = (
     "freeze_batch_norm", "dropout", "augment", "batch", "balanced", "steps", "evaluate_every", "holdout", "selection",
     "precision", "seed",
@@ -183,16 +186,26 @@ def _expectation(content: Mapping[str, Any]) -> Expectation:
 
 def text(data: Domains, trial: Trial, config: Mapping[str, Any], expected: Expectation | None) -> str:
     """Return the model card, in Markdown."""
-    return "\n\n".join([*_head(data, trial), *_expected(expected), *_data(data), *_made(trial, config)]) + "\n"
+    parts = [*_head(trial, config), *_expected(expected), *_data(data), *_made(trial, config)]
+    return "\n\n".join(parts) + "\n"
 
 
-def _head(data: Domains, trial: Trial) -> Iterable[str]:
-    yield f"# Model card: {_plain(trial.label or trial.algorithm)}, trained on {_plain(data.name)}"
-    yield f"It says which of {len(data.classes)} classes an input belongs to: {_listed(data.classes)}."
-    if data.form == "images":
-        yield "```bash\ndomainwise predict THIS_FOLDER IMAGES... -o predictions.csv\n```"
+def shared_text(home: Path, config: Mapping[str, Any], name: str) -> str:
+    """Return the card of a model that others load by ``name``; a model that was kept without one gets a short one."""
+    trial = Trial.from_json(config["trial"])
+    with suppress(OSError, ValueError):
+        return (home / README).read_text(encoding="utf-8").replace(PLACE, name)
+    return "\n\n".join([*_head(trial, config, name), *_made(trial, config)]) + "\n"
+
+
+def _head(trial: Trial, config: Mapping[str, Any], place: str = PLACE) -> Iterable[str]:
+    classes = config["classes"]
+    yield f"# Model card: {_plain(trial.label or trial.algorithm)}, trained on {_plain(trial.data)}"
+    yield f"It says which of {len(classes)} classes an input belongs to: {_listed(classes)}."
+    if form_of(shape_of(config)) == "images":
+        yield f"```bash\ndomainwise predict {place} IMAGES... -o predictions.csv\n```"
     else:
-        yield "```python\ndomainwise.load(THIS_FOLDER).predict(ARRAY)\n```"
+        yield f"```python\ndomainwise.load({place!r}).predict(ARRAY)\n```"
 
 
 def _expected(expected: Expectation | None) -> Iterable[str]:

@@ -19,12 +19,13 @@ from domainwise.data.batches.augment import augmentation
 from domainwise.data.domains import Domains
 from domainwise.data.sources.folders import images_in
 from domainwise.data.sources.values import given_inputs
-from domainwise.errors import InputError, require, some
+from domainwise.errors import InputError, require, some, typed
 from domainwise.networks.forms import form_of
 from domainwise.saved_models.build import shape_of
 from domainwise.saved_models.card import Card
 from domainwise.saved_models.evaluated import Evaluation, evaluated
 from domainwise.saved_models.export import Exported, export
+from domainwise.saved_models.hub import push
 from domainwise.saved_models.predict import BATCH, Prediction, check_least, predictions
 
 
@@ -135,3 +136,13 @@ class Model:
         """
         require("a file", file, str | os.PathLike[str])
         return export(self, Path(file))
+
+    @typed
+    def push_to_hub(self, repository: str, *, private: bool = False) -> str:
+        """Put the model on the Hugging Face hub as ``user/model``, weights and card without code; return its address.
+
+        ``domainwise.load("hf:user/model")`` loads it anywhere.
+        """
+        if self.folder is None:
+            raise InputError("only a model that was loaded from a folder can be shared: domainwise.load(folder)")
+        return push(self.folder, self.config, repository, private=private)

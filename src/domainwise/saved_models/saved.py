@@ -22,6 +22,7 @@ from domainwise.experiment.trial import Trial
 from domainwise.files import make_folder, replacing, sync
 from domainwise.machine import choose_device
 from domainwise.networks.weight_files import save_tensors
+from domainwise.saved_models import hub
 from domainwise.saved_models.build import FEATURIZER, Featurizer, allowed, trained
 from domainwise.saved_models.card import read as read_card
 from domainwise.saved_models.model import Model
@@ -37,6 +38,7 @@ PLAIN, AVERAGED = "best", "best-average"  # the second is of the averager named 
 def load(folder: Path | str, *, device: str = "cpu", which: str | None = None, trust_code: bool = False) -> Model:
     """Load the model of a trial's folder: averaged weights where they were asked for, of the averager named first.
 
+    ``"hf:user/model"`` is one on the Hugging Face hub, ``"hf:user/model@revision"`` one that stays as it is.
     ``which`` is "best" for the one without averaging, or the averager whose weights are wanted, such as "ma". A Python
     file that it names, with an algorithm or a network of somebody's own, is run only with ``trust_code``, and only if
     it is what it was when the model was trained.
@@ -49,7 +51,7 @@ def loaded(
     folder: Path | str, *, device: str, which: str | None, trust_code: bool = False, named: Trial | None = None
 ) -> Model:
     """Load a model; code that ``named`` names too needs no more trust, as the user has just named it."""
-    device, folder = choose_device(device), Path(folder).expanduser()
+    device, folder = choose_device(device), hub.fetched(folder)
     home = home_of(folder, which)
     if not (home / CONFIG).is_file():
         raise InputError(f"{folder} has no saved model: {_elsewhere(folder, which)}")

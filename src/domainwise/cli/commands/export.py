@@ -11,14 +11,27 @@ from domainwise.cli.commands.predict import Asked, Saved
 
 def export(
     model: Saved,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="model.onnx, or model.pt2 for torch.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE|hf:USER/MODEL", help="model.onnx, model.pt2, or the hub.")
+    ],
     which: Asked = None,
+    private: Annotated[bool, typer.Option("--private", help="On the hub: for yourself alone.")] = False,
     trust_code: o.TrustCode = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Write a model as one file for other programs, ONNX or .pt2, checked against the model."""
+    """Write a model as one file for other programs, ONNX or .pt2, checked; or share it on the Hugging Face hub."""
+    from domainwise.errors import InputError
+    from domainwise.saved_models.hub import PREFIX
     from domainwise.saved_models.saved import load
 
-    done = load(model, which=which, trust_code=trust_code).export(output)
+    shared = str(output).startswith(PREFIX)
+    if private and not shared:
+        raise InputError("--private is for a model on the hub: give -o hf:USER/MODEL, or leave it out")
+    loaded = load(model, which=which, trust_code=trust_code)
+    if shared:
+        address = loaded.push_to_hub(str(output), private=private)
+        done = f"{address}   in Python: domainwise.load({str(output)!r})"
+    else:
+        done = str(loaded.export(output))
     if not quiet:
         print(done)

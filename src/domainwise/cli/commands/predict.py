@@ -24,7 +24,10 @@ class PredictionFormat(StrEnum):
 
 
 Saved = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="What fit wrote, a trial that kept its model, or one saved model.")
+    Path,
+    typer.Argument(
+        metavar="MODEL", help="What fit wrote, a trial that kept its model, one saved model, or hf:USER/MODEL."
+    ),
 ]
 Places = Annotated[list[Path], typer.Argument(metavar="IMAGES", help="Image files, and folders to search for them.")]
 Output = Annotated[
