@@ -28,6 +28,11 @@ all that is known of other values is that with a pretrained ResNet-50 on PACS (s
 diverged at 0.03 and 2 of 4 at 0.05, that a step of 0.01 early in training can raise the loss it descends, and that
 nothing between 5e-5 and 0.01 was tried. Differences from other code are on purpose, and what brings that code's
 behaviour back is named.
+
+Four settings change the training of all of them, as in `--set 'optimizer=sgd(momentum=0.9)' --set clip=1`: `optimizer`
+is in the place of the outer Adam (`adam(amsgrad=True)`, `adamw`, `sgd(momentum=0.9)`), `schedule` moves its learning
+rate (`linear(warmup=100)`, `step(every=500, by=0.96)`), `clip` is the largest norm of its gradient, and `erm_updates`
+is how many updates ERM makes before the algorithm begins. With `outer='interpolate'` there is no outer optimizer.
 """
 COSTS = """
 ## Cost

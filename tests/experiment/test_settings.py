@@ -11,7 +11,8 @@ from domainwise import InputError
 from domainwise.algorithms import parse
 from domainwise.cli import app
 from domainwise.data.sources.benchmarks import BENCHMARKS as KNOWN
-from domainwise.experiment.settings import BENCHMARKS, BESIDE, PRESETS, TITLES, Settings, resolve
+from domainwise.experiment.presets import PRESETS, TITLES
+from domainwise.experiment.settings import BENCHMARKS, BESIDE, Settings, resolve
 from domainwise.training.plan import plan
 
 

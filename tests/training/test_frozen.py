@@ -22,8 +22,9 @@ from domainwise.algorithms import create, names, parse, resolved
 from domainwise.data.domains import Domains
 from domainwise.experiment import outcomes
 from domainwise.experiment.integrity import Damaged
+from domainwise.experiment.presets import ALGORITHMS
 from domainwise.experiment.results import Outcome, result_in
-from domainwise.experiment.settings import ALGORITHMS, FROZEN, of_algorithm, resolve
+from domainwise.experiment.settings import FROZEN, of_algorithm, resolve
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import build
 from domainwise.saved_models.build import FEATURIZER

@@ -22,8 +22,9 @@ from domainwise.__main__ import main
 from domainwise.algorithms import parse
 from domainwise.cli.commands.report import explained
 from domainwise.data.batches.augment import Augmentation
+from domainwise.experiment.presets import PRESETS
 from domainwise.experiment.records import read
-from domainwise.experiment.settings import PRESETS, resolve
+from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import Network
 from domainwise.saved_models.evaluation import Evaluator

@@ -12,8 +12,8 @@ from made_trials import Killed, die, remains, run, trial
 
 import domainwise as dw
 from domainwise import InputError
+from domainwise.experiment.presets import PRESETS
 from domainwise.experiment.records import read
-from domainwise.experiment.settings import PRESETS
 from domainwise.experiment.trial import Trial
 
 SETTLED = {"steps": 400, "evaluate_every": 2, "select_every": 2, "lr": 1e-2, "patience": 3}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from domainwise.algorithms._hyper import hyper, hypers, written
+from domainwise.algorithms._outer import Outer
 from domainwise.errors import InputError, is_whole
 from domainwise.losses import Batch, cross_entropy, in_parts
 from domainwise.meta.combine import constant
@@ -41,6 +42,7 @@ class Algorithm:
     leg_parts: ClassVar[int] = 1  # see :meth:`take_parts`; an object may have its own
     matches_features: ClassVar[bool] = False  # whether all it adds to the cross-entropy is about the features
     extra_channels: ClassVar[int] = 0  # input channels the network must have beyond those of the images
+    outer_settings: ClassVar[Outer] = Outer()  # of a trial; an object may have its own
     memory: ClassVar[tuple[str, ...]] = ()  # names of its own attributes that a run needs to go on
     recalled: ClassVar[tuple[str, ...]] = ()  # ... and those of them that a saved model needs to predict
 
@@ -109,17 +111,12 @@ class Algorithm:
 
     def adam(
         self, parameters: Iterable[Tensor] | None = None, *, lr: float | None = None, weight_decay: float | None = None
-    ) -> torch.optim.Adam:
-        """Make an Adam whose steps can be recorded, by default over the network and with the hyperparameters."""
-        on_gpu = self.device.type == "cuda"
-        lr = self.lr if lr is None else lr
-        return torch.optim.Adam(
-            self.net.parameters() if parameters is None else parameters,
-            lr=torch.tensor(lr, device=self.device) if on_gpu else lr,  # a graph reads it anew every time
-            weight_decay=self.weight_decay if weight_decay is None else weight_decay,
-            fused=True,
-            capturable=on_gpu,
-        )
+    ) -> torch.optim.Optimizer:
+        """Make an Adam whose steps can be recorded; over the network it is the optimizer that the settings ask for."""
+        outer = self.outer_settings if parameters is None else Outer()
+        over = self.net.parameters() if parameters is None else parameters
+        decay = self.weight_decay if weight_decay is None else weight_decay
+        return outer.make(over, self.lr if lr is None else lr, decay, self.device)
 
     def update(self, batches: Sequence[Any], *, domains: Sequence[int] | None = None) -> dict[str, Tensor]:
         """Train on one minibatch per source domain (a list of ``fresh`` of them where that is above 1).
@@ -137,6 +134,7 @@ class Algorithm:
         self.named = domains is not None
         self.domains = _numbers(self.name, range(len(batches)) if domains is None else domains, len(batches))
         self.prepare(batches)
+        self.outer_settings.set_rate(self.optimizer.outer, self.updates)
         if self.leg_parts > 1 and self.optimizer.split is None:
             self.optimizer.split = self._split
         order = self.optimizer.order(len(batches))

@@ -191,7 +191,9 @@ def walk_health(algorithm: Algorithm, batches: Sequence[Any], domains: Sequence[
                 rose.append(bool(_same_dropout(algorithm, batch) > before))
         length = _norm([p.detach() - s for p, s in zip(params, start, strict=True)])
     found = {"length": length, "rose": sum(rose) / len(rose)}
-    return found if algorithm.outer != "adam" else {**found, "outer": last_step(algorithm.optimizer.outer)}
+    outer = algorithm.optimizer.outer  # of a plain Adam alone does the state tell the last step
+    adam = type(outer) is torch.optim.Adam and not outer.defaults["amsgrad"]
+    return {**found, "outer": last_step(outer)} if adam else found
 
 
 def _same_dropout(algorithm: Algorithm, batch: Any) -> Tensor:

@@ -29,7 +29,7 @@ class Probe(Algorithm):
 
     def adam(
         self, parameters: Iterable[Tensor] | None = None, *, lr: float | None = None, weight_decay: float | None = None
-    ) -> torch.optim.Adam:
+    ) -> torch.optim.Optimizer:
         parameters = self.net.head.parameters() if parameters is None else parameters
         return super().adam(parameters, lr=lr, weight_decay=weight_decay)
 

@@ -14,6 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError, closest, is_number, is_whole, plain, require
+from domainwise.experiment.optimization import canonical, optimizer_of, schedule_of
+from domainwise.experiment.presets import (
+    ALGORITHMS,
+    AUTO,
+    BACKBONE,
+    BENCHMARKS,
+    FROZEN,
+    PACE,
+    PRESETS,
+    SMALL,
+    UNTRAINED,
+)
 from domainwise.machine import OWN_NETWORKS
 
 
@@ -45,6 +57,10 @@ class Settings:
     domains_by: str  # which these are: all equally often, "uniform", or in proportion to their "size"
     features: str  # "trained" with the head, or "frozen": computed once, and the head alone is trained on them
     steps: int
+    optimizer: str  # the outer one: adam, adam(amsgrad=True), adamw, sgd(momentum=0.9)
+    schedule: str  # of its learning rate: constant, linear(warmup=100), step(every=500, by=0.9)
+    clip: float  # the largest norm of a gradient; 0: any
+    erm_updates: int  # updates by ERM before those of the algorithm
     patience: int  # evaluations without a better one on the sources' hold-outs after which training ends; 0: never
     evaluate_every: int
     select_every: int  # the evaluations that selection may choose from
@@ -63,7 +79,15 @@ class Settings:
         for name in CHECKS:
             object.__setattr__(self, name, plain(getattr(self, name)))
         check({name: getattr(self, name) for name in (*CHECKS, *CHOICES)})
-        for name in ("dropout", "holdout", "lr", "weight_decay"):  # 0, -0.0 and 0.0 are one setting, and one trial
+        object.__setattr__(self, "optimizer", canonical(optimizer_of(self.optimizer)))
+        object.__setattr__(self, "schedule", canonical(schedule_of(self.schedule)))
+        for name in (
+            "dropout",
+            "holdout",
+            "lr",
+            "weight_decay",
+            "clip",
+        ):  # 0, -0.0 and 0.0 are one setting, and one trial
             object.__setattr__(self, name, float(getattr(self, name)) + 0.0)
 
     def given_to_all(self) -> dict[str, Any]:
@@ -96,7 +120,7 @@ def _one_of_two(value: object) -> bool:
 
 Check = tuple[Callable[[Any], bool], str]
 CHECKS: dict[str, Check] = {
-    **dict.fromkeys(("network", "weights"), (_text, "a name or a file")),
+    **dict.fromkeys(("network", "weights", "optimizer", "schedule"), (_text, "a name or a file")),
     **dict.fromkeys(("freeze_batch_norm", "balanced"), (_one_of_two, "True or False")),
     **dict.fromkeys(
         ("steps", "batch", "evaluate_every", "select_every"), (whole, f"a whole number from 1 up to {MOST:,}")
@@ -114,6 +138,8 @@ CHECKS: dict[str, Check] = {
     "holdout": (lambda share: number(share) and 0 < share < 1, "between 0 and 1"),
     "lr": (lambda rate: number(rate) and rate > 0, "a number above 0"),
     "weight_decay": (lambda rate: number(rate) and rate >= 0, "a number from 0 up"),
+    "clip": (lambda norm: number(norm) and norm >= 0, "a number from 0 up"),
+    "erm_updates": (lambda count: whole(count, least=0), f"a whole number from 0 up to {MOST:,}"),
 }
 CHOICES = {
     "augment": ("none", "flip", "domainbed"),
@@ -135,73 +161,6 @@ def check(values: Mapping[str, Any]) -> None:
             raise InputError(f"{name} must be {what}, got {value!r}")
         if name in CHOICES and value not in CHOICES[name]:
             raise InputError(f'{name} must be one of {", ".join(CHOICES[name])}, got "{value}"')
-
-
-_DOMAINBED: dict[str, Any] = {
-    "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
-    "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "augmented",
-    "batch": 32, "balanced": False, "steps": 5001, "patience": 0, "evaluate_every": 300, "select_every": 300,
-    "holdout": 0.2, "domains_per_step": 0, "domains_by": "uniform", "features": "trained", "duplicates": "apart",
-    "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
-}  # fmt: skip
-AUTO = "auto"  # the network that suits the data and the machine
-# A network chosen by hand brings what it needs: a backbone starts pretrained, sees 224 pixels and takes small steps.
-BACKBONE = {
-    name: _DOMAINBED[name]
-    for name in ("weights", "freeze_batch_norm", "input_size", "train_size", "augment", "lr")
-}  # fmt: skip
-# A head on features that were computed once, from images as they are, takes larger steps than what made them.
-FROZEN = {"features": "frozen", "augment": "none", "validation": "plain", "lr": 1e-3, "weight_decay": 1e-2}
-UNTRAINED = {"weights": "none", "freeze_batch_norm": False, "augment": "none", "lr": 1e-3}
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "quick": {
-        **_DOMAINBED, **UNTRAINED, "network": "auto", "input_size": 64, "train_size": 64, "validation": "plain",
-        "steps": 300, "evaluate_every": 30, "select_every": 30, "precision": "fp32", "duplicates": "together",
-    },
-    "domainbed": _DOMAINBED,
-    # The model without averaging is still selected on domainbed's grid of evaluations.
-    "swad": {**_DOMAINBED, "validation": "plain", "evaluate_every": 100},
-}  # fmt: skip
-
-TITLES = {
-    "quick": "what suits the data and the machine, pretrained where weights are at hand; not as published",
-    "domainbed": "the protocol of 2020 behind the published tables",
-    "swad": "the protocol of SWAD: plain validation images, evaluated more often",
-}
-
-_SMALL_IMAGES = {
-    **UNTRAINED, "input_size": 28, "train_size": 28, "network": "mnist", "batch": 64, "validation": "plain",
-}  # fmt: skip
-_DIGITS = {**_SMALL_IMAGES, "input_size": 16, "train_size": 16, "network": "small"}
-BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
-    "quick": {
-        "digits": {"network": "small", "input_size": 16, "train_size": 16},
-        "rotated_mnist": {"network": "small", "input_size": 28, "train_size": 28},
-        "colored_mnist": {"network": "small", "input_size": 28, "train_size": 28},
-    },
-    "domainbed": {
-        "digits": _DIGITS,
-        "rotated_mnist": {**_SMALL_IMAGES, "evaluate_every": 100, "select_every": 100},
-        "colored_mnist": {**_SMALL_IMAGES, "evaluate_every": 100, "select_every": 100},
-        "domainnet": {"evaluate_every": 1000, "select_every": 1000},
-    },
-    "swad": {
-        "digits": _DIGITS,
-        "rotated_mnist": _SMALL_IMAGES,
-        "colored_mnist": _SMALL_IMAGES,
-        "vlcs": {"evaluate_every": 50},
-        "domainnet": {"steps": 15001, "evaluate_every": 500, "select_every": 1000},
-    },
-}
-
-PACE = ("steps", "evaluate_every", "select_every")  # which go together
-SMALL = 28  # images up to this size have their own ranges in a search, and no settings of their algorithm's own
-ALGORITHMS: dict[str, dict[str, Any]] = {
-    "arm": {"batch": 8},  # which is also what it sums up in a context
-    # which costs so little that it is trained to its end wherever the others stop early
-    "probe": {**FROZEN, **{name: PRESETS["quick"][name] for name in ("batch", *PACE, "patience")}},
-}
 
 
 def own_settings(algorithm: str, input_size: int) -> dict[str, Any]:

@@ -53,6 +53,10 @@ class Trial:
     holdout: float = 0.2
     precision: str = "fp32"
     seed: int = 0
+    optimizer: str = added("adam")  # the outer one, such as "sgd(momentum=0.9)"
+    schedule: str = added("constant")  # of its learning rate
+    clip: float = added(0.0)  # the largest norm of a gradient; 0: any
+    erm_updates: int = added(0)  # updates by ERM before those of the algorithm
     patience: int = added(0)  # evaluations without a better one after which training ends; 0: never
     domains_per_step: int = added(0)  # source domains in one update, other ones each time; 0: all of them
     domains_by: str = added("uniform")  # all equally often, or by "size"

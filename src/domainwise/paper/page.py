@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from domainwise.experiment.presets import PRESETS
 from domainwise.experiment.results import Outcome
-from domainwise.experiment.settings import PRESETS, of_algorithm, resolve
+from domainwise.experiment.settings import of_algorithm, resolve
 from domainwise.experiment.trial import Trial
 from domainwise.files import write_output
 from domainwise.paper.claims import check_claims, claims_table, order_sentences, section_orderings

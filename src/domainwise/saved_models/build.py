@@ -13,9 +13,11 @@ from typing import Any
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm, Spec
+from domainwise.algorithms._outer import Outer
 from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD
 from domainwise.errors import InputError
 from domainwise.experiment.integrity import digest
+from domainwise.experiment.optimization import optimizer_of, schedule_of
 from domainwise.experiment.trial import Trial
 from domainwise.files import replacing, sha256, sync
 from domainwise.networks.network import Network, build
@@ -128,7 +130,15 @@ def _state(file: Path) -> tuple[int, ...]:
 
 
 def algorithm_of(trial: Trial) -> Algorithm:
-    return Spec(trial.algorithm, trial.hyperparameters, trial.file, trial.source).create()
+    """Return the algorithm of a trial, with the outer optimizer of its settings."""
+    algorithm = Spec(trial.algorithm, trial.hyperparameters, trial.file, trial.source).create()
+    algorithm.outer_settings = outer_of(trial, trial.erm_updates)  # type: ignore[misc]  # its own
+    return algorithm
+
+
+def outer_of(trial: Trial, made: int = 0) -> Outer:
+    """Return the outer optimizer of a trial, for an algorithm that begins after so many updates."""
+    return Outer(optimizer_of(trial.optimizer), schedule_of(trial.schedule), trial.clip, trial.steps, made)
 
 
 def network_of(

@@ -16,7 +16,8 @@ from domainwise.data.domains import Domains
 from domainwise.data.sources.benchmarks import BENCHMARKS
 from domainwise.data.splits import holds_none_out
 from domainwise.errors import InputError, is_whole, plain, some, warn
-from domainwise.experiment.settings import PRESETS, SMALL, Settings, of_algorithm, own_settings
+from domainwise.experiment.presets import PRESETS, SMALL
+from domainwise.experiment.settings import Settings, of_algorithm, own_settings
 from domainwise.experiment.trial import SEARCHED, Trial
 from domainwise.networks.network import check_name, network_source
 from domainwise.seeds import seed_hash
@@ -173,6 +174,7 @@ def _random(root: int, name: str) -> np.random.RandomState:
 def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
     """Return the part of a trial that does not depend on hyperparameters, target or seed."""
     same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "steps", "patience",
+            "optimizer", "schedule", "clip", "erm_updates",
             "evaluate_every", "features", "holdout", "domains_per_step", "domains_by", "precision", "selection",
             "select_every", "test", "train_size")  # fmt: skip
     images = data.form == "images"
@@ -251,6 +253,9 @@ def _of_effect(specs: Sequence[Spec], settings: Settings) -> None:
             alone = name in given and not any(name in hypers(other.cls()) for other in specs if other is not spec)
             if not heard and (name in spec.settings or alone):
                 raise InputError(f"{spec.label}: {name} has no effect with {why}: leave {name} out")
+    if all(getattr(algorithm, "outer", "") == "interpolate" for _, algorithm in every):
+        for name in sorted(given & {"optimizer", "schedule", "clip"}):
+            raise InputError(f'{name} is of an outer optimizer, and outer="interpolate" has none: leave {name} out')
 
 
 MOST_SEEDS = 10_000

@@ -28,6 +28,7 @@ from domainwise.saved_models.build import Featurizer, algorithm_of, network_of, 
 from domainwise.saved_models.evaluation import Evaluator
 from domainwise.seeds import seed_hash
 from domainwise.training.checkpoints import Stateful
+from domainwise.training.erm_first import ErmFirst, erm_for
 from domainwise.training.frozen import Frozen, frozen
 from domainwise.training.loss_log import Losses
 from domainwise.training.run_options import RunOptions
@@ -55,6 +56,7 @@ class Setup:
         """Everything that changes while the run goes on, by the names that checkpoints have for it."""
         parts: dict[str, Stateful] = {"algorithm": self.algorithm, "feed": self.feed, "examiner": self.evaluator}
         parts |= {"losses": self.losses, "generators": GlobalGenerators(self.algorithm.device)}
+        parts |= {"erm_first": self.update} if isinstance(self.update, ErmFirst) else {}
         return {**parts, "average": self.averages} if self.averages.each else parts
 
 
@@ -108,9 +110,15 @@ def _network(
     net.to(options.device)
     prepare(net, precision=trial.precision, fast=options.fast, full=EVALUATION_BATCH)
     algorithm.setup(net, seed=trial.seed)
-    update = sparing(algorithm, lambda: updater(algorithm, capture=options.fast.capture, say=say), say)
+    update = _update(algorithm, options, say)
+    if erm := erm_for(trial, algorithm):
+        update = ErmFirst(erm, trial.erm_updates, _update(erm, options, say), update, several=algorithm.fresh > 1)
     torch.manual_seed(seed_hash(trial.seed, "dropout"))
     return net, update
+
+
+def _update(algorithm: Algorithm, options: RunOptions, say: Callable[[str], None]) -> Update:
+    return sparing(algorithm, lambda: updater(algorithm, capture=options.fast.capture, say=say), say)
 
 
 def sparing(algorithm: Algorithm, make: Callable[[], Update], say: Callable[[str], None]) -> Update:

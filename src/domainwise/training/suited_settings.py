@@ -14,9 +14,10 @@ from domainwise.data.domains import FREE, Domains
 from domainwise.errors import InputError, warn
 from domainwise.experiment import integrity
 from domainwise.experiment.output_folder import CHOICES
+from domainwise.experiment.presets import AUTO, BACKBONE, UNTRAINED
 from domainwise.experiment.records import publish, publish_once
 from domainwise.experiment.results import homes, trial_in
-from domainwise.experiment.settings import AUTO, BACKBONE, UNTRAINED, Choice, Settings, follow
+from domainwise.experiment.settings import Choice, Settings, follow
 from domainwise.files import make_folder
 from domainwise.networks.network import FORMS, OTHERS, fitting
 from domainwise.networks.own import OWN
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 def suited(settings: Settings, data: Domains) -> Settings:
     """The same settings, with ``input_size`` that of the images where only the preset quick has an opinion on it."""
     _refuse_holdout(settings, data)
+    if settings.erm_updates >= settings.steps:
+        raise InputError(
+            f"erm_updates={settings.erm_updates} leaves none of the {settings.steps} steps to the algorithm: ask for "
+            "fewer"
+        )
     if settings.patience and settings.selection in ("last", "oracle"):
         raise InputError(
             f"patience={settings.patience} ends training where validation no longer rises, and "

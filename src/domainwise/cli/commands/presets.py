@@ -15,7 +15,7 @@ app = typer.Typer(name="presets", help="The protocols there are, with every sett
 @app.command("list")
 def list_presets() -> None:
     """Name the presets."""
-    from domainwise.experiment.settings import PRESETS, TITLES
+    from domainwise.experiment.presets import PRESETS, TITLES
 
     for name in PRESETS:
         print(f"{name:10} {TITLES[name]}")
@@ -35,7 +35,8 @@ def show(
     from rich.text import Text
 
     from domainwise.cli.arguments import assignments
-    from domainwise.experiment.settings import ALGORITHMS, BESIDE, Settings, of_algorithm, resolve, together
+    from domainwise.experiment.presets import ALGORITHMS
+    from domainwise.experiment.settings import BESIDE, Settings, of_algorithm, resolve, together
 
     _require_known(benchmark)
     settings = resolve(
