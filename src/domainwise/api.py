@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from domainwise.algorithms import Given, specs_of
+from domainwise.data.decoded.cache import Store
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, typed, warn
 from domainwise.experiment.output_folder import (
@@ -164,6 +165,7 @@ def compare(
     output: Path | str | None = None,
     command: str = "compare",
     cache: Path | str | None = None,
+    store: Store = "auto",
     skip_corrupt: bool = False,
     strict: bool = False,
     device: str = "auto",
@@ -190,7 +192,8 @@ def compare(
         algorithms: as on the command line ("erm,arith(inner_steps=3)"), or classes and objects of algorithms; a class
             of a notebook or script, which lies in no file of its own, runs in this process alone.
         data: domains, or what ``--data`` takes ("photos", "pacs=DIR", "manifest.csv"), which is then decoded in the
-            size that the settings ask for, into ``cache``.
+            size that the settings ask for, into ``cache``; with ``store="files"`` images stay in their files and are
+            decoded whenever they are needed, which "auto" does where there is no room for them.
         seeds: how many, or which, as in "100-107".
         draws: above 1 searches at random beside the defaults.
         average: an averager such as "swad", or several as in "swad,ma", each reported beside the model; "auto" is what
@@ -223,7 +226,7 @@ def compare(
             in_memory=[spec.label for spec in specs_of(algorithms) if spec.in_memory],
         )  # fmt: skip
 
-    how = Reading(cache, skip_corrupt, strict, progress, decode=not dry_run)
+    how = Reading(cache, store, skip_corrupt, strict, progress, decode=not dry_run)
     comparison, runs = asked(*read(data, settings, how, device=device, output=output, check=asked))
     return comparison.go(
         runs, progress=progress, report=report, dry_run=dry_run, retry_failed=retry_failed, watch=watch
@@ -241,6 +244,7 @@ def fit(
     average: str | Sequence[str] = "auto",
     output: Path | str | None = None,
     cache: Path | str | None = None,
+    store: Store = "auto",
     skip_corrupt: bool = False,
     strict: bool = False,
     device: str = "auto",
@@ -274,7 +278,7 @@ def fit(
         settings = settings_for(data, preset, device=device, given=given)
         trial = partial(fitted, algorithm=algorithm, seed=seed, average=average)
         domains, settings = read(
-            data, settings, Reading(cache, skip_corrupt, strict, progress), device=device, output=output,
+            data, settings, Reading(cache, store, skip_corrupt, strict, progress), device=device, output=output,
             check=lambda data, settings: trial(data, settings=settings),
         )  # fmt: skip
         made = fitting(domains, algorithm, seed=seed, settings=settings, average=average, output=output)

@@ -15,7 +15,8 @@ import pytest
 from made_images import noise, noisy_folder
 from PIL import Image
 
-from domainwise.data.decoded.cache import cache_folder, clear, entries
+from domainwise.data.decoded.cache import cache_folder
+from domainwise.data.decoded.cache_entries import clear, entries
 from domainwise.data.domains import Domains
 from domainwise.data.sources.open import open_data
 from domainwise.errors import InputError

@@ -14,7 +14,7 @@ from made_images import noisy_folder
 from test_cache import cache, only_entry, opened, root, same
 
 from domainwise.data.decoded import array_files
-from domainwise.data.decoded.cache import clear, damage, entries
+from domainwise.data.decoded.cache_entries import clear, damage, entries
 from domainwise.data.sources.open import open_data
 from domainwise.errors import InputError
 from domainwise.experiment.integrity import checksum

@@ -15,7 +15,7 @@ from made_images import benchmark_folder, noisy_folder
 from PIL import Image
 
 import domainwise as dw
-from domainwise.data.decoded.cache import entries
+from domainwise.data.decoded.cache_entries import entries
 from domainwise.data.domains import FREE, HOLDOUT, MAIN, Domain, Domains
 from domainwise.data.inspect import survey
 from domainwise.data.sources.folders import folders

@@ -23,6 +23,7 @@ STEEPEST = 1e6  # of learning rates: nothing is learned with more
 Format = StrEnum("Format", ["table", "csv", "json", "markdown", "latex"])
 Kept = StrEnum("Kept", ["best", "none", "all"])
 Engine = StrEnum("Engine", ["local", "ray"])
+Stored = StrEnum("Stored", ["auto", "decoded", "files"])
 
 _DATA = typer.Option(
     "--data", envvar="DOMAINWISE_DATA", metavar="digits|DIR|FILE|pacs=DIR",
@@ -154,6 +155,9 @@ class ModelsOfSweep(Models):
     keep: Keep = Kept.none
 
 
+STORE = "Where images are kept: decoded in the cache, or in their files; auto: wherever there is room."
+
+
 @dataclass(frozen=True)
 class Images:
     """Say how images are read."""
@@ -161,6 +165,7 @@ class Images:
     panel: ClassVar[str] = "Reading images"
 
     cache: Cache = None
+    store: Annotated[Stored, typer.Option("--store", help=STORE)] = Stored.auto
     skip_corrupt: Annotated[bool, typer.Option("--skip-corrupt", help="Leave out images that cannot be read.")] = False
     strict: Annotated[bool, typer.Option("--strict", help="Refuse domains that lack a class.")] = False
 

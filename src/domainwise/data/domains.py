@@ -22,6 +22,7 @@ from domainwise.data.decoded.array_files import (
     write_about,
     write_array,
 )
+from domainwise.data.decoded.image_files import image_files
 from domainwise.errors import InputError, closest, require, some
 from domainwise.networks.forms import extent_of, form_of
 
@@ -193,8 +194,10 @@ class Domains:
             link_arrays(home, folder)
             return
         link_arrays(home, folder, (left_out, ABOUT))
-        blocks = {column: block for column, block in read_about(home)["blocks"].items() if f"{column}.npy" != left_out}
-        write_about(folder, blocks, **self._facts())
+        about = read_about(home)
+        blocks = {column: block for column, block in about["blocks"].items() if f"{column}.npy" != left_out}
+        files = {"files": about["files"]} if "files" in about else {}
+        write_about(folder, blocks, **self._facts(), **files)
 
     def split_by(self, duplicates: str) -> Domains:
         """Return the same images with copies of a file "together" in one part of the split, or "apart" as they fall."""
@@ -211,20 +214,20 @@ class Domains:
     def open(cls, folder: Path) -> Domains:
         """Map the arrays that :meth:`save` wrote to a folder."""
         facts, arrays = open_arrays(folder)
-        return assemble(facts, arrays, folder)
+        return assemble(facts, {**arrays, **image_files(folder, facts)}, folder)
 
 
-def assemble(facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], home: Path | None = None) -> Domains:
+def assemble(facts: Mapping[str, Any], arrays: Mapping[str, Any], home: Path | None = None) -> Domains:
     """Return domains as slices of arrays that hold all of them.
 
     Args:
         facts: name, classes, pairs of domains and their numbers of images, and fingerprint.
-        arrays: by column; what belongs to one image stands in one row, but for the pixels of originals.
+        arrays: by column, or images left in their files; a row is an image, but for the pixels of originals.
         home: the folder that the arrays are mapped from.
     """
     ends = np.cumsum([0, *(count for _, count in facts["domains"])])
     rows = ((column, array) for column, array in arrays.items() if column != "pixels")
-    parts: dict[str, Sequence[Any]] = {column: np.split(array, ends[1:-1]) for column, array in rows}
+    parts = {column: [array[a:b] for a, b in pairwise(ends)] for column, array in rows}
     if "pixels" in arrays:
         pieces = pairwise(_starts(arrays["shapes"])[ends])
         originals = (arrays["pixels"][start:end] for start, end in pieces)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from domainwise.analysis.measurement_files import BALANCE, SURFACE
-from domainwise.data.decoded import array_files as storage, cache as shelf
+from domainwise.data.decoded import array_files as storage, cache_entries as shelf
 from domainwise.errors import InputError, typed
 from domainwise.experiment import integrity
 from domainwise.experiment.output_folder import (

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.data.decoded.array_files import Damaged, read_about, verify
-from domainwise.data.decoded.cache import cache_folder, entries
+from domainwise.data.decoded.cache import Store, cache_folder
+from domainwise.data.decoded.cache_entries import entries
 from domainwise.data.decoded.decode_all import Sizes
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
@@ -42,6 +43,7 @@ class Reading:
     """Say how data is read where it lies."""
 
     cache: Place | None = None  # the folder of decoded images; None is the usual one
+    store: Store = "auto"  # where its images are kept: see domainwise.data.decoded.cache
     skip_corrupt: bool = False
     strict: bool = False
     progress: bool | None = None
@@ -62,8 +64,8 @@ def read(
     The settings come back with a network in the place of "auto". ``check`` is called with the data as it will be,
     before images are decoded, to refuse what cannot be run on it.
     """
-    if isinstance(data, Domains) and (how.skip_corrupt or how.strict):
-        raise InputError('skip_corrupt and strict are for data that is named, such as "photos"')
+    if isinstance(data, Domains) and (how.store != "auto" or how.skip_corrupt or how.strict):
+        raise InputError('store, skip_corrupt and strict are for data that is named, such as "photos"')
     source = data if isinstance(data, Domains) else find_source(os.fspath(data))
     settings = automatic(settings, source, device=device, output=output)
     if isinstance(source, Domains):
@@ -86,6 +88,7 @@ def open_data(
     size: int | None = None,
     *,
     cache: Path | str | None = None,
+    store: Store = "auto",
     skip_corrupt: bool = False,
     strict: bool = False,
     progress: bool | None = None,
@@ -97,6 +100,8 @@ def open_data(
     Args:
         size: side of the squares; without it 224, as pretrained networks see them, or that of the largest image where
             all are smaller, as a hundred of them tell.
+        store: "decoded", or "files" to leave images in their files and decode each whenever it is needed; "auto" is
+            "files" where neither the cache's disk nor the memory has room for decoded ones.
         skip_corrupt: leave out, with a warning, files that cannot be read as images; otherwise they are an error.
         strict: refuse domains that lack a class, which otherwise is a warning.
         progress: show a bar or not; by default where somebody looks on.
@@ -111,7 +116,7 @@ def open_data(
         return source
     source.require_usable(strict=strict)
     sizes = Sizes(size, size) if size is not None else _usual_sizes(source)
-    return _decoded(source, sizes, Reading(cache, skip_corrupt, strict, progress))
+    return _decoded(source, sizes, Reading(cache, store, skip_corrupt, strict, progress))
 
 
 def _usual_sizes(source: Listing) -> Sizes:
@@ -151,6 +156,7 @@ def _decoded(source: Listing, sizes: Sizes, how: Reading) -> Domains:
             source,
             sizes,
             cache=cache_folder(how.cache),
+            store=how.store,
             skip_corrupt=how.skip_corrupt,
             strict=how.strict,
             progress=tick,

@@ -9,7 +9,7 @@ from domainwise.machine import human_size
 from domainwise.terminal import console
 
 if TYPE_CHECKING:
-    from domainwise.data.decoded.cache import Entry
+    from domainwise.data.decoded.cache_entries import Entry
 
 app = typer.Typer(name="cache", help="See and clear the images that were decoded before.", no_args_is_help=True)
 
@@ -21,7 +21,8 @@ def list_entries(cache: o.Cache = None) -> None:
     from rich.text import Text
 
     from domainwise.acceleration import compile_cache as compiled
-    from domainwise.data.decoded.cache import cache_folder, entries
+    from domainwise.data.decoded.cache import cache_folder
+    from domainwise.data.decoded.cache_entries import entries
     from domainwise.errors import legible
 
     folder = cache_folder(cache)
@@ -54,7 +55,8 @@ def clear(
 ) -> None:
     """Remove decoded images; they are made again when they are needed."""
     from domainwise.acceleration import compile_cache as kernels
-    from domainwise.data.decoded import cache as shelf
+    from domainwise.data.decoded.cache import cache_folder
+    from domainwise.data.decoded.cache_entries import clear as removed_from
     from domainwise.errors import InputError
 
     if compiled:
@@ -64,7 +66,7 @@ def clear(
         return
     if all == (name is not None):
         raise InputError("say which one to clear, by its name in `domainwise cache list`, or --all")
-    removed = shelf.clear(shelf.cache_folder(cache), name)
+    removed = removed_from(cache_folder(cache), name)
     print(f"removed {len(removed)} data sets, {human_size(sum(entry.bytes for entry in removed))}")
 
 

@@ -10,9 +10,11 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from domainwise.data.decoded.read_ahead import Fetch, Source, source_of
+from domainwise.data.decoded.read_ahead import Fetch, Source, in_order, source_of
 from domainwise.data.domains import Domains, Values
 from domainwise.data.splits import Indices
+
+SENT = 256  # rows that go to a device at a time
 
 
 class Rows:
@@ -71,10 +73,20 @@ def _on_device(array: Values, device: str) -> Tensor:
     with _lock:
         copy = _copies.get((id(array), device))
         if copy is None:
-            _copies[id(array), device] = copy = torch.from_numpy(array).to(device)
+            _copies[id(array), device] = copy = _sent(array, device)
             if copy.is_cuda:  # trials on other streams use it too
                 torch.cuda.current_stream(device).synchronize()
         return copy
+
+
+def _sent(array: Values, device: str) -> Tensor:
+    """A copy of an array on a device; what is not in memory goes through it a few rows at a time."""
+    if source_of(array) is None:
+        return torch.from_numpy(array).to(device)
+    copy = torch.empty(array.shape, dtype=torch.from_numpy(array[[0]]).dtype, device=device)
+    for place, rows in zip(torch.split(copy, SENT), in_order(array, SENT), strict=True):
+        place.copy_(torch.from_numpy(rows))
+    return copy
 
 
 def has_room(data: Domains, device: str, share: float = 0.6) -> bool:

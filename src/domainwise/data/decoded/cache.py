@@ -12,28 +12,26 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from domainwise.data.decoded.array_files import (
-    ABOUT,
-    COLUMNS,
     FORMAT,
-    VERIFIED,
     ArrayWriter,
     Damaged,
-    open_arrays,
     read_about,
     trust,
     verify,
     write_about,
     write_array,
 )
+from domainwise.data.decoded.cache_entries import Say, discard, remove_leftovers, remove_superseded
 from domainwise.data.decoded.decode_all import (
     Content,
     Corrupt,
@@ -46,16 +44,16 @@ from domainwise.data.decoded.decode_all import (
     read_into_memory,
     require_sound,
 )
+from domainwise.data.decoded.image_files import write_table
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing, read_otherwise
-from domainwise.errors import InputError, closest
+from domainwise.errors import InputError
 from domainwise.files import exists, locked, reading, user_cache
-from domainwise.machine import free_disk, human_size
+from domainwise.machine import free_disk, human_size, total_memory
 
-Say = Callable[[str], None]
-ENTRY = re.compile(r"[A-Za-z0-9_.]+-[0-9a-f]{12}")
-LEFTOVER = re.compile(r"\.[A-Za-z0-9_.]+-[0-9a-f]{12}\.([0-9a-f]{8}|lock)")
-FILES = {ABOUT, VERIFIED, *(f"{column}.npy" for column in COLUMNS)}
+MEMORY = 1 / 2  # of it may be filled with decoded images where the disk has no room
+Store = Literal["auto", "decoded", "files"]
+Found = tuple[Domains, list[Corrupt], list[str]]
 
 
 class OutOfDate(Damaged):
@@ -69,25 +67,43 @@ def cache_folder(given: str | os.PathLike[str] | None = None) -> Path:
 
 
 def open_cached(
-    listing: Listing, sizes: Sizes, folder: Path, *, skip_corrupt: bool, progress: Progress | None, say: Say
+    listing: Listing,
+    sizes: Sizes,
+    folder: Path,
+    *,
+    store: Store = "auto",
+    skip_corrupt: bool,
+    progress: Progress | None,
+    say: Say,
 ) -> tuple[Domains, list[str]]:
     """Return the domains, mapped from the cache, and sentences about what is odd; decode into the cache if need be.
 
-    A cache that cannot be written to is no reason to stop: everything is then read into memory.
+    Those left in their files have an entry too, which says what is in them. A cache that cannot be written to is no
+    reason to stop: everything is then read into memory.
     """
-    entry = folder / _name(listing, sizes)
+    entries = _entries(listing, sizes, folder)
+    wanted = [entries[each] for each in ("decoded", "files") if store in ("auto", each)]
     notes: list[str] = []
-    found = _existing(entry, listing)
+
+    def existing(notes: list[str] | None = None) -> Found | None:
+        return next((found for entry in wanted if (found := _existing(entry, listing, notes))), None)
+
+    found = existing()
     if found is None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            waiting = partial(say, f"another process is decoding {entry.name}: waiting for it")
-            with locked(folder / f".{entry.name}.lock", waiting) as certain:
-                found = _existing(entry, listing, notes)  # another process may have been faster
+            name = entries["decoded"].name
+            waiting = partial(say, f"another process is decoding {name}: waiting for it")
+            with locked(folder / f".{name}.lock", waiting) as certain:
+                found = existing(notes)  # another process may have been faster
                 if found is None:
-                    _build(listing, sizes, entry, certain, skip_corrupt=skip_corrupt, progress=progress, say=say)
-                    found = _existing(entry, listing)
+                    build = _Build(listing, sizes, entries, certain, skip_corrupt, progress, say)
+                    build.into(build.chosen(store))
+                    found = existing()
         except OSError as error:
+            if store == "files":
+                what = f"what the files of {listing.name} hold cannot be kept in {folder} ({error.strerror})"
+                raise InputError(f"{what}: name another folder (--cache)") from error
             notes.append(f"decoded images cannot be kept in {folder} ({error.strerror}), but only in memory")
     if found is None:
         data, odd = read_into_memory(listing, sizes, skip_corrupt=skip_corrupt, progress=progress)
@@ -99,19 +115,19 @@ def open_cached(
 
 def holds(folder: Path, listing: Listing, sizes: Sizes) -> bool:
     """Return whether the cache has these images in these sizes, sound."""
-    return _existing(folder / _name(listing, sizes), listing) is not None
+    return any(_existing(entry, listing) is not None for entry in _entries(listing, sizes, folder).values())
 
 
-def _name(listing: Listing, sizes: Sizes) -> str:
+def _entries(listing: Listing, sizes: Sizes, folder: Path) -> dict[str, Path]:
+    """The folders of the images decoded, and of those left in their files."""
     with reading(listing.source):
         state = listing.state(FORMAT, str(sizes))
     slug = re.sub(r"[^A-Za-z0-9_.]+", "_", listing.name).strip("_.")[:40] or "data"
-    return f"{slug}-{state[:12]}"
+    files = sha256(f"{state} in files".encode()).hexdigest()
+    return {"decoded": folder / f"{slug}-{state[:12]}", "files": folder / f"{slug}-{files[:12]}"}
 
 
-def _existing(
-    entry: Path, listing: Listing, notes: list[str] | None = None
-) -> tuple[Domains, list[Corrupt], list[str]] | None:
+def _existing(entry: Path, listing: Listing, notes: list[str] | None = None) -> Found | None:
     """The content of an entry. With ``notes``, one that is damaged or out of date is noted and removed."""
     try:
         with reading(entry):
@@ -130,171 +146,102 @@ def _existing(
         return None
 
 
-def _build(
-    listing: Listing,
-    sizes: Sizes,
-    entry: Path,
-    certain: bool,
-    *,
-    skip_corrupt: bool,
-    progress: Progress | None,
-    say: Say,
-) -> None:
-    if certain:
-        remove_leftovers(entry)
-    paths = [file.path for file in listing.files]
-    layout = layout_of(listing.files, sizes)
-    need = layout.bytes(paths)
-    say(f"{listing.name}: {len(paths):,} images are decoded once into {entry} ({human_size(need)})")
-    _require_room(entry.parent, need)
-    temporary = entry.with_name(f".{entry.name}.{uuid4().hex[:8]}")
-    try:
-        temporary.mkdir()
-        content, checksums = _write(listing, layout, temporary, skip_corrupt=skip_corrupt, progress=progress)
-        more: dict[str, Any] = {"source": str(listing.source.resolve()), "sizes": str(sizes), "created": time.time()}
-        write_about(temporary, checksums, **content.facts(), corrupt=content.corrupt, **more)
-        trust(temporary, [temporary / f"{column}.npy" for column in checksums])
+@dataclass(frozen=True)
+class _Build:
+    """Look at all files of a data set, and make an entry of them."""
+
+    listing: Listing
+    sizes: Sizes
+    entries: Mapping[str, Path]
+    certain: bool  # that nobody else is at work here
+    skip_corrupt: bool
+    progress: Progress | None
+    say: Say
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The arrays that the images become."""
+        return layout_of(self.listing.files, self.sizes)
+
+    @cached_property
+    def need(self) -> int:
+        """The bytes of the images once they are decoded."""
+        return self.layout.bytes([file.path for file in self.listing.files])
+
+    def chosen(self, store: Store) -> Literal["decoded", "files"]:
+        """Return where the images go: into the cache, unless neither its disk nor the memory has room for them."""
+        if store != "auto":
+            return store
+        folder = self.entries["decoded"].parent
+        free = free_disk(folder)
+        if self.need <= free or self.need <= MEMORY * total_memory():
+            return "decoded"
+        room = f"{human_size(self.need)} decoded, and {human_size(free)} are free in {folder}"
+        self.say(
+            f"{self.listing.name} would take {room}: the images stay in their files and are decoded whenever they are "
+            "needed, which is slower; --cache names another folder"
+        )
+        return "files"
+
+    def into(self, store: Literal["decoded", "files"]) -> None:
+        """Make the entry, in a folder that then gets its name."""
+        entry, count = self.entries[store], f"{self.listing.name}: {len(self.listing.files):,} images"
+        if self.certain:
+            remove_leftovers(entry)
+        if store == "decoded":
+            self.say(f"{count} are decoded once into {entry} ({human_size(self.need)})")
+            _require_room(entry.parent, self.need)
+        else:
+            self.say(f"{count} are looked at once and stay in their files, which {entry} tells of")
+        temporary = entry.with_name(f".{entry.name}.{uuid4().hex[:8]}")
         try:
-            temporary.rename(entry)
-        except OSError:
-            if not entry.is_dir():  # or else another process was faster
-                raise
-        remove_superseded(entry, say)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            checksums, facts = (self._decoded if store == "decoded" else self._files)(temporary)
+            source = {"source": str(self.listing.source.resolve()), "created": time.time()}
+            write_about(temporary, checksums, **facts, **source)
+            trust(temporary, [temporary / f"{column}.npy" for column in checksums])
+            try:
+                temporary.rename(entry)
+            except OSError:
+                if not entry.is_dir():  # or else another process was faster
+                    raise
+            remove_superseded(entry, self.say)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def _decoded(self, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Decode all images into files of arrays; return the checksums of the files, and what was read."""
+        rows = {name: ArrayWriter(folder / f"{name}.npy", shape) for name, shape in self.layout.rows.items()}
+        try:
+            content = self._read(rows)
+            checksums = {name: file.finish() for name, file in rows.items()}
+        finally:
+            for file in rows.values():
+                with suppress(OSError):  # what could not be written before cannot be written now
+                    file.close()
+        return {**checksums, **self._columns(content, folder)}, {**_facts(content), "sizes": str(self.sizes)}
+
+    def _files(self, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Write down what is in which file; return the checksums of the arrays beside, and what was read."""
+        content = self._read({})
+        rows = zip(content.listing.files, content.hashes, strict=True)
+        files = write_table(folder, [(file.path, file.box, digest) for file, digest in rows], self.layout.sides)
+        facts = {**_facts(content), "sizes": f"{self.sizes}, in their files", "files": files}
+        return self._columns(content, folder), facts
+
+    def _read(self, rows: Mapping[str, ArrayWriter]) -> Content:
+        return decode_all(self.listing, self.layout, rows, skip_corrupt=self.skip_corrupt, progress=self.progress)
+
+    def _columns(self, content: Content, folder: Path) -> dict[str, Any]:
+        columns = content.columns(self.layout)
+        return {name: write_array(folder, name, [column]) for name, column in columns.items()}
 
 
-def _write(
-    listing: Listing, layout: Layout, folder: Path, *, skip_corrupt: bool, progress: Progress | None
-) -> tuple[Content, dict[str, Any]]:
-    """Decode all images into files of arrays; return what was read, and the checksums of the files."""
-    rows = {name: ArrayWriter(folder / f"{name}.npy", shape) for name, shape in layout.rows.items()}
-    try:
-        content = decode_all(listing, layout, rows, skip_corrupt=skip_corrupt, progress=progress)
-        checksums = {name: file.finish() for name, file in rows.items()}
-    finally:
-        for file in rows.values():
-            with suppress(OSError):  # what could not be written before cannot be written now
-                file.close()
-    for name, column in content.columns(layout).items():
-        checksums[name] = write_array(folder, name, [column])
-    return content, checksums
+def _facts(content: Content) -> dict[str, Any]:
+    return {**content.facts(), "corrupt": content.corrupt}
 
 
 def _require_room(folder: Path, need: int) -> None:
     free = free_disk(folder)
     if need > free:
         raise OSError(errno.ENOSPC, f"{human_size(need)} are needed and {human_size(free)} are free")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One decoded data set in a cache."""
-
-    path: Path
-    bytes: int
-    created: float | None = None  # seconds since 1970; None, like what follows, where the entry is damaged
-    source: str = ""
-    sizes: str = ""
-    domains: tuple[str, ...] = ()
-    images: int = 0
-
-    @property
-    def name(self) -> str:
-        return self.path.name
-
-    @property
-    def data(self) -> str:
-        """The name of the data set: that of the entry without the hash behind it."""
-        return self.name.rpartition("-")[0]
-
-
-def entries(folder: Path) -> list[Entry]:
-    """Return the entries of a cache folder, damaged ones too."""
-    return [_entry(path) for path in sorted(_ours(folder, ENTRY))]
-
-
-def damage(entry: Path) -> str | None:
-    """Say what is wrong with an entry, which is read to its end for that; None where nothing is.
-
-    OSError where the disk does not say: it may be whole. One of an earlier version is only looked at in a few places.
-    """
-    try:
-        open_arrays(entry)
-        verify(entry)
-    except (Damaged, KeyError, TypeError, ValueError) as error:
-        return str(error)
-    return None
-
-
-def clear(folder: Path, name: str | None = None) -> list[Entry]:
-    """Remove one entry by its name, or all of one data set, or all of them and what killed processes left behind."""
-    there = entries(folder)
-    chosen = [entry for entry in there if name is None or name in (entry.name, entry.data)]
-    if name is not None and not chosen:
-        known = closest(name, sorted({entry.data for entry in there})) if there else "it is empty"
-        raise InputError(f'"{name}" is not in the cache {folder}: {known}')
-    try:
-        for entry in chosen:
-            discard(entry.path)
-        if name is None:
-            for path in _ours(folder, LEFTOVER):
-                _remove(path)
-    except OSError as error:
-        raise InputError(f"cannot clear the cache {folder}: {error.strerror}") from error
-    return chosen
-
-
-def discard(entry: Path) -> None:
-    """Remove an entry in one move, so that nobody sees half of it; a process that has it mapped keeps it."""
-    away = entry.with_name(f".{entry.name}.{uuid4().hex[:8]}")
-    with suppress(FileNotFoundError):
-        entry.rename(away)
-        shutil.rmtree(away, ignore_errors=True)
-
-
-def remove_leftovers(entry: Path) -> None:
-    """Remove what killed processes left of an entry that this process alone is working on."""
-    for path in _ours(entry.parent, LEFTOVER):
-        if path.name.startswith(f".{entry.name}.") and path.suffix != ".lock":
-            _remove(path)
-
-
-def remove_superseded(entry: Path, say: Say) -> None:
-    """Remove entries of the same source from before its files changed."""
-    new = _entry(entry)
-    for old in entries(entry.parent):
-        same = (old.data, old.source, old.sizes) == (new.data, new.source, new.sizes)
-        if same and old.name != new.name:
-            say(f"{old.name} is removed: the files it was made from have changed")
-            with suppress(OSError):
-                discard(old.path)
-
-
-def _entry(path: Path) -> Entry:
-    size = sum(file.stat().st_size for file in path.iterdir())
-    try:
-        facts = read_about(path)
-        domains = facts["domains"]
-        names, images = tuple(name for name, _ in domains), sum(count for _, count in domains)
-        return Entry(path, size, facts["created"], facts["source"], facts["sizes"], names, images)
-    except (Damaged, KeyError, OSError):
-        return Entry(path, size)
-
-
-def _ours(folder: Path, pattern: re.Pattern[str]) -> Iterator[Path]:
-    """Paths with a name like ours that hold nothing that we do not write."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if pattern.fullmatch(path.name):
-            if path.is_dir() and not path.is_symlink():
-                if {file.name for file in path.iterdir()} <= FILES:
-                    yield path
-            elif path.suffix == ".lock":
-                yield path
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

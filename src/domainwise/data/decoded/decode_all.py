@@ -75,6 +75,13 @@ class Layout:
             rows["pixels"] = ()
         return rows
 
+    @property
+    def sides(self) -> dict[str, tuple[int, int] | None]:
+        """The height and width of images that are left in their files, by what they are for; None: every pixel."""
+        squares = {"images": self.images, "evaluation": self.evaluation}
+        some = {name: side for name, side in squares.items() if side is not None}
+        return {**some, **({"originals": None} if self.ragged else {})}
+
     def bytes(self, paths: Sequence[str]) -> int:
         """Return how much room the arrays will take; an estimate where images are kept in different sizes."""
         areas = [height * width for height, width in (self.images, self.evaluation or (0, 0))]
@@ -164,11 +171,14 @@ class Content:
 def decode_all(
     listing: Listing, layout: Layout, rows: Mapping[str, Rows], *, skip_corrupt: bool, progress: Progress | None
 ) -> Content:
-    """Decode every file, in order, into the arrays of a layout; call ``progress`` with the numbers done and in all."""
+    """Decode every file, in order, into the arrays of a layout; call ``progress`` with the numbers done and in all.
+
+    Without rows they are only looked at: whether each can be decoded, its hash and its shape.
+    """
     kept: list[tuple[File, Decoded]] = []
     corrupt: list[Corrupt] = []
     total = len(listing.files)
-    work = in_threads(lambda file: _decode(file, layout), listing.files)
+    work = in_threads(lambda file: _decode(file, layout if rows else None), listing.files)
     with pillow_warnings(), closing(work) as results:
         for done, (file, result) in enumerate(zip(listing.files, results, strict=True), 1):
             if isinstance(result, NotNow):
@@ -194,18 +204,20 @@ def decode_all(
     return Content(replace(listing, files=files), [each.sha256 for each in decoded], shapes, corrupt)
 
 
-def _decode(file: File, layout: Layout) -> Decoded | ImageError:
+def _decode(file: File, layout: Layout | None) -> Decoded | ImageError:
     try:
         content = image_bytes(file.path)
         image, mode = read_rgb(content)
         image = cut_out(image, file.box)
     except ImageError as error:
         return error
-    rows = {"images": resized(image, layout.images)[None]}
-    if layout.evaluation is not None:
-        rows["evaluation"] = resized(image, layout.evaluation)[None]
-    if layout.ragged:
-        rows["pixels"] = np.asarray(image).reshape(-1)
+    rows = {}
+    if layout is not None:
+        rows["images"] = resized(image, layout.images)[None]
+        if layout.evaluation is not None:
+            rows["evaluation"] = resized(image, layout.evaluation)[None]
+        if layout.ragged:
+            rows["pixels"] = np.asarray(image).reshape(-1)
     return Decoded(content_hash(content, mode), (image.height, image.width), rows)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from domainwise.data.decoded.array_files import ArrayWriter, Damaged, open_arrays, trust, verify, write_about
-from domainwise.data.decoded.cache import discard, remove_leftovers
+from domainwise.data.decoded.cache_entries import discard, remove_leftovers
 from domainwise.data.domains import Domains
 from domainwise.files import exists, locked, reading
 from domainwise.machine import free_disk, human_size

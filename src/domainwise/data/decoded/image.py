@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from domainwise.data.domains import Images
 from domainwise.errors import InputError
 from domainwise.machine import cores
 
@@ -42,6 +42,7 @@ LARGEST = "DOMAINWISE_MAX_MEGAPIXELS"
 ORIENTATION = 0x0112
 BITS, HIGHEST = 258, (281, 341)  # of TIFF: how many bits a value has, and which is the highest that it may have
 
+Images = npt.NDArray[np.uint8]
 Box = tuple[float, ...]  # left, top, width, height, in pixels, or all up to 1 in parts of the picture; () is the whole
 
 X = TypeVar("X")
@@ -197,6 +198,13 @@ def pillow_warnings() -> Iterator[None]:
             yield
         finally:
             Image.MAX_IMAGE_PIXELS = allowed
+
+
+@cache
+def quiet() -> None:
+    """Have Pillow keep silent about metadata in this process, and read what the user lets it: for known images."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    Image.MAX_IMAGE_PIXELS = _largest() or Image.MAX_IMAGE_PIXELS
 
 
 def in_threads(work: Callable[[X], Y], items: Iterable[X]) -> Generator[Y, None, None]:

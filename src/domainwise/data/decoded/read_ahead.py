@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 
+@runtime_checkable
 class Source(Protocol):
     """Rows of one shape, which several threads may read at a time."""
 
@@ -49,8 +50,10 @@ class RowsOfFile:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def source_of(array: Array) -> Source | None:
+def source_of(array: Array | Source) -> Source | None:
     """Return how to read the rows of an array ahead; None where it is in memory, or where the system will keep it."""
+    if isinstance(array, Source):
+        return array
     found = opened(array)
     if found is None or found.size <= SHARE * total_memory() or not hasattr(os, "preadv"):
         return None
@@ -93,11 +96,12 @@ def ahead(items: Iterable[T], count: int) -> Iterator[T]:
     yield from taken
 
 
-def in_order(array: Array, count: int) -> Iterator[Array]:
+def in_order(array: Array | Source, count: int) -> Iterator[Array]:
     """Yield all rows of an array, ``count`` at a time; from the disk they are read ahead."""
-    starts, source = range(0, len(array), count), source_of(array)
-    if source is None:
+    starts, source = range(0, array.shape[0], count), source_of(array)
+    if isinstance(array, np.ndarray) and source is None:
         yield from (array[start : start + count] for start in starts)
         return
-    fetches = (Fetch(source, range(start, min(start + count, len(array)))) for start in starts)
+    assert source is not None
+    fetches = (Fetch(source, range(start, min(start + count, array.shape[0]))) for start in starts)
     yield from (fetch.result() for fetch in ahead(fetches, BATCHES))

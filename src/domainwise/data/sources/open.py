@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, closest, require
@@ -12,7 +12,8 @@ from domainwise.errors import InputError, closest, require
 WHAT = "give a folder of domain folders, a manifest (.csv, .tsv, .json), a benchmark as in pacs=DIR, or digits"
 
 if TYPE_CHECKING:
-    from domainwise.data.decoded.cache import Say
+    from domainwise.data.decoded.cache import Store
+    from domainwise.data.decoded.cache_entries import Say
     from domainwise.data.decoded.decode_all import Progress, Sizes
     from domainwise.data.sources.benchmarks import Benchmark
     from domainwise.data.sources.listing import File, Listing
@@ -25,6 +26,7 @@ def open_data(
     train_size: int | Literal["original"] | None = None,
     eval_size: int | None = None,
     cache: str | os.PathLike[str] | None = None,
+    store: Store = "auto",
     skip_corrupt: bool = False,
     strict: bool = False,
     progress: Progress | None = None,
@@ -37,6 +39,8 @@ def open_data(
         train_size, eval_size: the two sides, where they differ. Images that all have one size and are not larger than
             ``train_size`` are kept pixel for pixel to train on; "original" keeps every pixel of any.
         cache: folder to keep decoded images in (``cache_folder()``); None reads everything into memory.
+        store: "decoded" keeps decoded images there, "files" leaves them in their files, each decoded whenever it is
+            needed; "auto" is what the cache has, and "files" where neither its disk nor the memory has room.
         skip_corrupt: leave out, with a warning, files that cannot be read as images; otherwise they are an error.
         strict: refuse domains that lack a class, which otherwise is a warning.
         progress: called now and then with the number of images done and the number of all images.
@@ -50,7 +54,8 @@ def open_data(
     from domainwise.data.decoded.decode_all import Sizes
 
     sizes = Sizes(size if train_size is None else train_size, size if eval_size is None else eval_size)
-    return read_source(source, sizes, cache=cache, skip_corrupt=skip_corrupt, strict=strict, progress=progress, say=say)
+    how: dict[str, Any] = {"skip_corrupt": skip_corrupt, "strict": strict, "progress": progress, "say": say}
+    return read_source(source, sizes, cache=cache, store=store, **how)
 
 
 def read_source(
@@ -58,6 +63,7 @@ def read_source(
     sizes: Sizes,
     *,
     cache: str | os.PathLike[str] | None = None,
+    store: Store = "auto",
     skip_corrupt: bool = False,
     strict: bool = False,
     progress: Progress | None = None,
@@ -68,7 +74,7 @@ def read_source(
 
     Without ``decode`` the images are black where they are not in the cache; all else is as it will be.
     """
-    from domainwise.data.decoded.cache import holds, open_cached
+    from domainwise.data.decoded.cache import Store, holds, open_cached
     from domainwise.data.decoded.decode_all import read_into_memory
 
     say = say or (lambda sentence: None)
@@ -77,10 +83,15 @@ def read_source(
     source.warn(source.notes())
     if not decode and not skip_corrupt and not (cache is not None and holds(Path(cache), source, sizes)):
         return foreseen(source, sizes, exact=True)
+    require("store", store, Store)
     if cache is None:
+        if store != "auto":
+            raise InputError("store says what is kept in a cache: name its folder too")
         data, notes = read_into_memory(source, sizes, skip_corrupt=skip_corrupt, progress=progress)
     else:
-        data, notes = open_cached(source, sizes, Path(cache), skip_corrupt=skip_corrupt, progress=progress, say=say)
+        data, notes = open_cached(
+            source, sizes, Path(cache), store=store, skip_corrupt=skip_corrupt, progress=progress, say=say
+        )
     source.warn(notes)
     return data
 
