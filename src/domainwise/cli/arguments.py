@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from domainwise.errors import InputError
 from domainwise.experiment.settings import together
 from domainwise.experiment.trial import Trial
+from domainwise.machine import check_count, choose_device, threads_for
 
 if TYPE_CHECKING:
     from domainwise.analysis.task import Task
@@ -64,7 +65,6 @@ def trained(run: Path, data: str, images: int, how: Inside, *, quiet: bool) -> T
     import torch
 
     from domainwise.analysis.task import task
-    from domainwise.machine import check_count, choose_device, threads_for
     from domainwise.saved_models.saved import load
     from domainwise.training.reading import Reading, read_for
 

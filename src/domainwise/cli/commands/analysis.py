@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from domainwise.cli import options as o
+from domainwise.errors import InputError
+from domainwise.files import PICTURE, check_output, write_output
+from domainwise.terminal import pace
 
 if TYPE_CHECKING:
     from domainwise.analysis.measurement_files import Surface
@@ -46,12 +49,9 @@ def balance(
     """Measure whether a model lies equally far from what each source domain alone would make of it."""
     from domainwise.analysis.measurement_files import keep_balance
     from domainwise.cli.arguments import trained, trial_of
-    from domainwise.errors import InputError
-    from domainwise.files import PICTURE, check_output, write_output
     from domainwise.report.grid import label, target
     from domainwise.report.matplotlib_svg import as_file
     from domainwise.report.page.balance import Measured, gathered, picture, text
-    from domainwise.terminal import pace
 
     if output and not along:
         raise InputError("the picture is of balance along training: add --along, or leave out -o")
@@ -134,7 +134,6 @@ def _models(folder: Path, along: bool) -> tuple[Path | None, dict[int, Path]]:
 
 def _chosen(run: str, algorithms: str | None) -> list[tuple[Path, Trial]]:
     from domainwise.cli.commands.report import trials_named
-    from domainwise.errors import InputError
     from domainwise.experiment.integrity import Damaged
     from domainwise.experiment.results import trial_in
     from domainwise.saved_models.saved import CONFIG, described
@@ -188,11 +187,8 @@ def surface(
     """Draw the loss of every domain on the plane through three models, those of a walk or any saved ones."""
     from domainwise.analysis.loss_surface import LENGTHS
     from domainwise.cli.arguments import trained, trial_of
-    from domainwise.errors import InputError
-    from domainwise.files import PICTURE, check_output, write_output
     from domainwise.report.matplotlib_svg import as_file
     from domainwise.report.page.surfaces import picture
-    from domainwise.terminal import pace
 
     if models and domains:
         raise InputError("a plane goes through the models of a walk (--domains) or through saved ones (--models)")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -7,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from domainwise.cli import options as o
+from domainwise.machine import check_count, choose_device, cores
+from domainwise.terminal import pace
 
 if TYPE_CHECKING:
     from domainwise.acceleration.benchmark import Timing
@@ -56,16 +60,12 @@ def bench(
     format: Annotated[BenchFormat, typer.Option("--format", help="How it is printed.")] = BenchFormat.table,
 ) -> None:
     """Measure how fast this machine trains: milliseconds per update, images per second, memory."""
-    import json
-    import sys
 
     import torch
 
     from domainwise.acceleration.benchmark import Setup, measure, table
     from domainwise.acceleration.cuda_graph import Fast
     from domainwise.algorithms import parse
-    from domainwise.machine import check_count, choose_device, cores
-    from domainwise.terminal import pace
 
     device = choose_device(speed.device)
     torch.set_num_threads(check_count("threads", cores() if speed.threads is None else speed.threads))

@@ -10,6 +10,7 @@ import typer
 
 from domainwise.cli import options as o
 from domainwise.cli.commands.report import print_answer
+from domainwise.errors import InputError
 
 
 @o.grouped
@@ -64,7 +65,6 @@ def run(
 ) -> None:
     """Run one trial: one algorithm, one target, one seed."""
     from domainwise.algorithms import parse
-    from domainwise.errors import InputError
 
     if len(specs := parse(algorithm)) != 1:
         raise InputError(f"run is of one algorithm, and these are {len(specs)}: domainwise compare takes several")

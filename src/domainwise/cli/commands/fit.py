@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,8 +53,6 @@ def fit(
 
 def _results(folder: Path, data: str | None, images: o.Images, quiet: bool) -> Results:
     """Open results, with the data if it is named, and say what they recommend."""
-    import sys
-
     from domainwise.report.results import Results
     from domainwise.training.reading import Reading, read_for
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
+from domainwise.errors import legible
 from domainwise.terminal import console, plain_streams
 
 if TYPE_CHECKING:
@@ -42,9 +45,6 @@ def inspect(
     quiet: o.Quiet = False,
 ) -> None:
     """Say what a data set consists of: images per domain and class, sizes, corrupt files, duplicates."""
-    import json
-    import sys
-
     from domainwise.data.bursts import check_manifest, write_manifest
     from domainwise.data.inspect import check_sheet, survey, write_contact_sheet
     from domainwise.data.sources.open import find_source
@@ -83,8 +83,6 @@ def _bar(quiet: bool) -> Iterator[Callable[[int, int], None]]:
 def _print(survey: Survey, screen: Console) -> None:
     from rich.table import Table
     from rich.text import Text
-
-    from domainwise.errors import legible
 
     table = Table("class", box=None, padding=(0, 2))
     for domain in survey.domains:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
+from domainwise.errors import InputError
 
 if TYPE_CHECKING:
     from domainwise.interop.domainbed import Sweep
@@ -23,8 +25,6 @@ def tensorboard(
     quiet: o.Quiet = False,
 ) -> None:
     """Write the records of a folder for TensorBoard, a run for every trial; again adds what is new."""
-    import sys
-
     from domainwise.interop.tensorboard import write
 
     logdir = logdir or folder / "tensorboard"
@@ -42,9 +42,6 @@ def export_domainbed(
     quiet: o.Quiet = False,
 ) -> None:
     """Write results as DomainBed does, for its collect_results and what others built on its files."""
-    import sys
-
-    from domainwise.errors import InputError
     from domainwise.experiment.results import listing, told_apart, variants, warn_of_damage
     from domainwise.interop.domainbed_trials import export
 
@@ -73,8 +70,6 @@ def import_domainbed(
     quiet: o.Quiet = False,
 ) -> None:
     """Print the tables of DomainBed sweeps as DomainBed does, for its three ways of selecting a model."""
-    import sys
-
     from domainwise.interop.domainbed import read
     from domainwise.interop.domainbed_tables import FORMATS, tables
     from domainwise.interop.domainbed_trials import convert

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from domainwise.errors import InputError, closest
 from domainwise.terminal import console
 
 app = typer.Typer(name="presets", help="The protocols there are, with every setting.", no_args_is_help=True)
@@ -58,7 +59,6 @@ def show(
 
 def _require_known(benchmark: str) -> None:
     from domainwise.data.sources.benchmarks import BENCHMARKS
-    from domainwise.errors import InputError, closest
 
     known = ["digits", *BENCHMARKS]
     if benchmark not in ("", *known):
@@ -69,7 +69,6 @@ def _require_hyperparameters(given: Iterable[str]) -> None:
     """Refuse names that are no hyperparameter of any algorithm."""
     from domainwise.algorithms import hypers, names
     from domainwise.algorithms._spec import builtin
-    from domainwise.errors import InputError
 
     for name in given:
         if not any(name in hypers(builtin(algorithm)) for algorithm in names()):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
+from domainwise.errors import InputError, warn
 
 if TYPE_CHECKING:
     from domainwise.report.power import Power
@@ -47,7 +48,6 @@ def report(
     quiet: o.Quiet = False,
 ) -> None:
     """Print the table of a folder of results, say in words what it shows, and write its report anew."""
-    from domainwise.errors import InputError
     from domainwise.report.power import power
 
     if select is not None and output is not None:
@@ -64,7 +64,6 @@ def report(
 
 
 def _window(text: str | None) -> tuple[int, int] | None:
-    from domainwise.errors import InputError
 
     if text is None:
         return None
@@ -81,7 +80,6 @@ def _opened(folder: Path, data: str | None, quiet: bool) -> Results:
     results = Results.open(folder)
     if data is None or not results.outcomes:
         return results
-    from domainwise.errors import warn
     from domainwise.training.reading import Reading, read_for
 
     trial = results.outcomes[0].trial
@@ -104,7 +102,6 @@ def show(
     ],
 ) -> None:
     """Explain which number of a trial is reported, and why that one."""
-    from domainwise.errors import InputError
 
     folders = trials_named(run)
     if not folders:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from enum import StrEnum
 from itertools import product
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
+from domainwise.errors import InputError
+from domainwise.machine import choose_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +71,6 @@ def reproduce(
     from domainwise.experiment.output_folder import refuse_file
     from domainwise.experiment.settings import together
     from domainwise.experiment.trial import separated
-    from domainwise.machine import choose_device
     from domainwise.paper.index import requested_names
     from domainwise.paper.layout import PaperRequest, is_own, stand_in
     from domainwise.sweeps.engine import Runs, runs_for
@@ -110,7 +112,6 @@ ENGINE = ("processes", "per_gpu", "timeout", "retries", "engine", "address")
 
 def possible(names: Sequence[str], wish: PaperRequest, data: bool, all_of_them: bool) -> list[str]:
     """Those that can be made of what was given; a sentence where one was asked for by name that cannot."""
-    from domainwise.errors import InputError
     from domainwise.paper.index import PER_DOMAIN, TRAINED, algorithms_of, serves
     from domainwise.paper.layout import Row, requested_rows
 
@@ -127,7 +128,6 @@ def possible(names: Sequence[str], wish: PaperRequest, data: bool, all_of_them: 
 def from_folder(names: Sequence[str], source: Path, wish: PaperRequest, results: o.Results) -> None:
     """Make tables from results that are there, and run nothing."""
     from domainwise.cli.reproducing import ours
-    from domainwise.errors import InputError
     from domainwise.paper.figures import figure5
     from domainwise.paper.from_results import named_by, open_results
     from domainwise.paper.tables import TABLES
@@ -152,8 +152,6 @@ def from_folder(names: Sequence[str], source: Path, wish: PaperRequest, results:
 
 def show(made: Sequence[Page | Drawing], folder: Path | None, results: o.Results) -> Sequence[Page | Drawing]:
     """Print and write them as soon as they are made."""
-    import sys
-
     from domainwise.paper.page import Page
 
     for one in made:
@@ -178,8 +176,6 @@ def report(made: Sequence[Page | Drawing], outcomes: Sequence[Outcome], folder: 
 
 def finish(folder: Path, about: str, quiet: bool) -> None:
     """Write the page that shows all that was made."""
-    import sys
-
     from domainwise.paper.index import write_index
 
     path = write_index(folder, about)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from domainwise.cli import options as o
+from domainwise.machine import human_duration
 
 
 def status(folder: Annotated[Path, typer.Argument(help="A folder that compare, sweep or run is working in.")]) -> None:
     """Say how far the work in a folder is: done, running, failed, and the time left. Also from another terminal."""
-    from domainwise.machine import human_duration
     from domainwise.sweeps.status import describe, status as read
 
     found = read(folder)
@@ -50,8 +51,6 @@ def check(
     quiet: o.Quiet = False,
 ) -> None:
     """Say what is damaged in a folder of results, a saved model or a cache; exit code 1 where something stays so."""
-    import sys
-
     from domainwise.interop.check_folder import check as look
 
     found = look(folder, repair)
