@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from made_data import stripes
+from made_data import image_folder, stripes
 
 import domainwise as dw
 from domainwise.networks.network import build
 from domainwise.networks.weight_files import save_tensors
 
+Command = Callable[..., tuple[int, str, str]]
 MINE = """
 from domainwise.algorithms import Algorithm, algorithm
 from torch import nn
@@ -47,3 +49,37 @@ def test_no_file_that_is_shared_says_in_which_folder_something_lies(
         dw.load(tmp_path / "model", trust_code=True)
     monkeypatch.chdir(secret)  # where the file lies beside whoever runs it
     assert dw.load(tmp_path / "model", trust_code=True).predict(data["a"].images[:2])
+
+
+def test_a_zipped_folder_of_results_says_the_same_elsewhere_without_its_data_and_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, domainwise: Command
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    photos = image_folder(here / "photos", ("day", "dusk", "night"), side=16)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))
+    monkeypatch.setenv("DOMAINWISE_CACHE", str(here / "cache"))
+    asked = {"seeds": 2, "steps": 4, "batch": 4, "evaluate_every": 2, "network": "small"}
+    before = dw.compare(str(photos), ["erm", "arith"], output=here / "results", report=False, **asked)
+    table, sentence, power = before.table(), before.recommend().sentence, str(dw.power(before))
+    said = {command: domainwise(command, here / "results") for command in ("show", "status")}
+    shutil.make_archive(str(tmp_path / "results"), "zip", here, "results")
+
+    image_folder(there / "my copy", ("day", "dusk", "night"), side=16)
+    shutil.rmtree(here)
+    shutil.unpack_archive(tmp_path / "results.zip", there)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(there / "cache"))
+    monkeypatch.setenv("DOMAINWISE_CACHE", str(there / "cache"))
+    for command, (_, out, _) in said.items():
+        code, now, _ = domainwise(command, there / "results")
+        assert (code, now.replace(str(there), str(here))) == (0, out)
+    after = dw.Results.open(there / "results")
+    assert after.table() == table
+    assert after.recommend().sentence == sentence
+    assert str(dw.power(after)) == power
+    assert not dw.check(there / "results").damaged
+    code, out, _ = domainwise("report", there / "results")
+    assert (code, table in out, (there / "results" / "report.html").is_file()) == (0, True, True)
+    code, _, told = domainwise("fit", "--from", there / "results", "-o", "model")
+    assert (code, "are not in the cache of decoded images: name them with --data" in told) == (2, True)
+    code, out, _ = domainwise("fit", "--from", there / "results", "--data", there / "my copy", "-o", "model")
+    assert (code, "At a new site expect" in out) == (0, True)
