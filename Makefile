@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint types docs clean
+.PHONY: demo test test-slow lint types docs links clean
 
 demo: .venv/installed
 	$(BIN)/domainwise demo
@@ -31,9 +31,15 @@ types: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt accelerate lightning-fabric tensorboard
 	@touch $@
 
-# Every generated page, table and picture of the docs, from the code and the committed records.
+# Every generated page, table and picture, from the code and the committed records; then the site, with its examples run.
 docs: .venv/installed
 	$(BIN)/python docs/make_all.py
+	$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+# Links that lead out of the site; needs a network.
+links: .venv/installed
+	$(BIN)/python -m sphinx -q -b linkcheck -D plot_gallery=0 docs docs/_build/links
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache dist build domainwise-demo
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache dist build domainwise-demo docs/_build docs/gallery docs/reference docs/project

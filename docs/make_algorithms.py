@@ -71,6 +71,15 @@ def row(name: str, costs: dict[str, dict[str, Any]]) -> list[str]:
     return [f"`{name}`", summary, escaped(objective), settings(cls), *measured, escaped(elsewhere) or "-"]
 
 
+def costs_of(name: str) -> list[str]:
+    """Return what an update costs, in updates of ERM: a line for every machine."""
+    costs = json.loads((HERE / "costs.json").read_text())
+    return [
+        f"{label}: {f'{cost[name]:.2g} times ERM' if name in cost else 'not measured'} ({cost['setting']})"
+        for label, cost in costs.items()
+    ]
+
+
 def parts(cls: type[Algorithm]) -> tuple[str, str, str]:
     """Summary with the paper, objective, and how others do it."""
     summary, *rest = (" ".join(paragraph.split()) for paragraph in (getdoc(cls) or "").split("\n\n"))

@@ -15,10 +15,11 @@ import make_algorithms
 import make_figures
 import make_paper
 import make_results
+import make_start
 import make_study
 
 # The paper's page quotes what the figures measure, and comes last.
-MAKERS = (make_algorithms, make_figures, make_study, make_results, make_paper)
+MAKERS = (make_algorithms, make_figures, make_start, make_study, make_results, make_paper)
 
 
 def main() -> None:

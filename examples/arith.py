@@ -1,7 +1,8 @@
-"""Arithmetic meta-learning in the symbols of its paper (Wang et al., CVPR 2025), whole: Algorithm 1 in plain torch.
+"""
+The paper's method in plain torch
+=================================
 
-    python examples/arith.py
-
+Arithmetic meta-learning in the symbols of its paper (Wang et al., CVPR 2025), whole: Algorithm 1.
 ``domainwise.MetaOptimizer`` takes the same steps, for any network, any outer optimizer and any hardware.
 """
 

@@ -14,8 +14,10 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 PAPER = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "arith.py"))
 
 
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_runs(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_example_runs(example: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
 
