@@ -71,7 +71,7 @@ def test_looking_at_results_writes_nothing_and_whoever_may_read_one_file_may_rea
 
 
 def test_what_is_called_otherwise_here_is_named(tmp_path: Path) -> None:
-    for said, meant in (("step", "steps"), ("learning_rate", "lr"), ("epochs", "steps"), ("size", "input_size")):
+    for said, meant in (("step", "steps"), ("learning_rate", "lr"), ("size", "input_size")):
         with pytest.raises(dw.InputError, match=f"did you mean {meant}"):
             dw.compare(DATA, "erm", output=tmp_path, **{said: 20})
 

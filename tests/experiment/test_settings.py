@@ -8,7 +8,8 @@ from made_data import stripes
 from typer.testing import CliRunner
 
 from domainwise import InputError
-from domainwise.algorithms import parse
+from domainwise.algorithms import hypers, parse
+from domainwise.algorithms._spec import builtin
 from domainwise.cli import app
 from domainwise.data.sources.benchmarks import BENCHMARKS as KNOWN
 from domainwise.experiment.presets import PRESETS, TITLES
@@ -18,7 +19,9 @@ from domainwise.training.plan import plan
 
 def test_every_preset_says_everything() -> None:
     own = {f.name for f in fields(Settings)} - BESIDE
-    assert {name: set(preset) for name, preset in PRESETS.items()} == dict.fromkeys(PRESETS, own)
+    assert {name: set(preset) & own for name, preset in PRESETS.items()} == dict.fromkeys(PRESETS, own)
+    walking = set(hypers(builtin("arith")))
+    assert all(set(preset) - own <= walking for preset in PRESETS.values())  # hyperparameters of algorithms
     assert set(TITLES) == set(PRESETS) == set(BENCHMARKS)
 
 

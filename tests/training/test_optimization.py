@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from made_data import stripes
@@ -14,9 +15,10 @@ from torch import nn
 import domainwise as dw
 from domainwise.algorithms import Algorithm, create, specs_of
 from domainwise.algorithms._outer import Outer
-from domainwise.experiment.optimization import canonical, optimizer_of, schedule_of
-from domainwise.experiment.settings import resolve
+from domainwise.experiment.optimization import optimizer_of, schedule_of, text_of
+from domainwise.experiment.settings import of_algorithm, resolve
 from domainwise.training.plan import plan
+from domainwise.training.suited_settings import suited
 
 UPDATES = 6
 
@@ -91,9 +93,9 @@ def test_a_clip_that_stops_everything_stops_every_algorithm(name: str) -> None:
 
 
 def test_texts_are_kept_in_one_way_and_what_they_cannot_say_is_refused() -> None:
-    assert canonical(optimizer_of("SGD( momentum = 0.9,nesterov=False )")) == "sgd(momentum=0.9)"
-    assert canonical(optimizer_of("adam(amsgrad=False)")) == "adam"
-    assert canonical(schedule_of("step(by=0.5, every=3)")) == canonical(schedule_of("step(every=3, by=0.5)"))
+    assert text_of(optimizer_of("SGD( momentum = 0.9,nesterov=False )")) == "sgd(momentum=0.9)"
+    assert text_of(optimizer_of("adam(amsgrad=False)")) == "adam"
+    assert text_of(schedule_of("step(by=0.5, every=3)")) == text_of(schedule_of("step(every=3, by=0.5)"))
     for text, says in {
         "sdg": 'there is no optimizer "sdg": did you mean sgd',
         "sgd(0.9)": "write name",
@@ -104,7 +106,7 @@ def test_texts_are_kept_in_one_way_and_what_they_cannot_say_is_refused() -> None
         with pytest.raises(dw.InputError, match=says):
             optimizer_of(text)
     for text, says in {
-        "step": "step says after how many updates",
+        "step(by=2)": "step says after how many updates",
         "linear(warmup=0.5)": "must be a whole number",
     }.items():
         with pytest.raises(dw.InputError, match=says):
@@ -136,6 +138,67 @@ def test_a_killed_run_goes_on_exactly(tmp_path: Path, name: str, at: int) -> Non
         run(one, tmp_path / "killed", at=at, then=die)
     assert run(one, tmp_path / "killed") == [f"resumes at step {at - at % 5}"]
     assert remains(tmp_path / "killed") == remains(tmp_path / "whole")
+
+
+def split_data() -> dw.Domains:
+    """Three domains to train on of 30, 20 and 10 rows, one to validate on and one to test on."""
+    arrays, splits = {}, {}
+    for i, (name, size) in enumerate({"a": 30, "b": 20, "c": 10, "d": 12, "e": 8}.items()):
+        random = np.random.RandomState(i)
+        labels = random.randint(0, 2, size)
+        arrays[name] = (random.rand(size, 3) + labels[:, None], labels)
+        splits[name] = [{"d": "val", "e": "test"}.get(name, "train")] * size
+    return dw.domains(arrays, classes=["low", "high"], splits=splits)
+
+
+def test_epochs_are_passes_over_the_rows_that_are_trained_on(tmp_path: Path) -> None:
+    about: dict[str, Any] = {"epochs": 3, "batch": 4, "domains_per_step": 2, "schedule": "step(by=0.5)"}
+    found = suited(resolve(given=about), split_data())
+    assert (found.steps, found.evaluate_every, found.select_every) == (24, 8, 8)  # 60 rows, 8 of them an update
+    assert found.schedule == "step(every=8, by=0.5)"
+    first = suited(resolve(given={**about, "erm_updates": 5}), split_data())
+    assert (first.steps, first.evaluate_every) == (29, 8)
+    assert suited(resolve(given={**about, "evaluate_every": 5}), split_data()).evaluate_every == 5
+    assert suited(resolve("wilds", given={"steps": 7}), split_data()).steps == 7
+    assert suited(resolve(given={"epochs": 2, "batch": 4}), stripes()).steps == 12  # 24 of 30 rows, of two of three
+    with pytest.raises(dw.InputError, match="steps=7 and epochs=2 say the same"):
+        resolve(given={"steps": 7, "epochs": 2})
+
+
+def test_fish_moves_a_part_of_the_way_that_its_authors_walk() -> None:
+    settings = resolve("fish", benchmark="camelyon17")
+    (fish,) = specs_of("fish")
+    algorithm = fish.create(settings.given_to_all())
+    torch.manual_seed(0)
+    net = dw.Network(nn.Linear(5, 4), nn.Linear(4, 3)).double()  # it moves by little
+    algorithm.setup(net, seed=0)
+    theta = [p.detach().clone() for p in net.parameters()]
+    walker = dw.Network(nn.Linear(5, 4), nn.Linear(4, 3)).double()
+    walker.load_state_dict(net.state_dict())
+    legs = [(x.double(), y) for x, y in batches(0)]
+    inner = torch.optim.SGD(walker.parameters(), lr=1e-4, momentum=0.9)
+    order = torch.Generator()
+    order.set_state(algorithm.order.get_state())
+    for i in torch.randperm(3, generator=order).tolist():
+        inner.zero_grad()
+        nn.functional.cross_entropy(walker(legs[i][0]), legs[i][1]).backward()
+        inner.step()
+    algorithm.update(legs)
+    for moved, start, end in zip(net.parameters(), theta, walker.parameters(), strict=True):
+        torch.testing.assert_close(moved - start, 0.01 / 3 * (end - start), rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("preset", ["wilds", "fish"])
+@pytest.mark.parametrize("benchmark", ["", "camelyon17", "iwildcam", "fmow"])
+def test_a_preset_of_wilds_goes_for_erm_and_walks_alike(preset: str, benchmark: str) -> None:
+    settings = resolve(preset, benchmark=benchmark, given={"epochs": 2, "erm_updates": 3, "domains_per_step": 2})
+    found = {one.algorithm: one for one in plan(split_data(), specs_of("erm,arith"), [("e",)], [0], settings)}
+    assert found["arith"].erm_updates == 3
+    assert (found["arith"].hyperparameters["outer"] == "interpolate") is (preset == "fish")
+    origin = {"fish": "preset fish" if benchmark in ("", "iwildcam", "fmow") else "benchmark camelyon17"}
+    assert found["arith"].origins["inner"] == origin.get(preset, "default")
+    assert found["erm"].optimizer == found["arith"].optimizer
+    assert of_algorithm(resolve("fish", benchmark="camelyon17"), "erm").erm_updates == 0
 
 
 def test_erm_comes_first_and_the_walk_begins_where_it_ended(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def at_head(net: Network, batches: Sequence[Batch]) -> tuple[list[Tensor], list[
 
 
 def _without_lr(walk: Any) -> str:
-    own = walk.inner == "adam" and walk.inner_lr is None  # then the step of the walk is lr
+    own = walk.inner in ("adam", "amsgrad") and walk.inner_lr is None  # then the step of the walk is lr
     return 'outer="interpolate", which goes by inner_lr' if walk.outer == "interpolate" and not own else ""
 
 
@@ -91,7 +91,7 @@ class Walk(Algorithm):
     """
 
     lr: float = hyper(5e-5, above=0, idle=_without_lr)
-    inner: str = hyper("sgd", choices=("sgd", "momentum", "adam"))
+    inner: str = hyper("sgd", choices=("sgd", "momentum", "adam", "amsgrad"))
     inner_lr: float | None = hyper(None, log10(-2.5, -1.5), least=0, unset="0.01 (sgd), 0.001 (momentum), lr (adam)")
     inner_steps: int = hyper(1, least=1)
     outer: str = hyper("adam", choices=("adam", "interpolate"))
@@ -154,8 +154,9 @@ class Walk(Algorithm):
     def _inner(self) -> InnerFactory | None:
         # Interpolation has no outer optimizer to decay the weights, so the walk does it.
         decay = self.weight_decay if self.outer == "interpolate" else 0.0
-        if self.inner == "adam":
-            return partial(torch.optim.Adam, weight_decay=decay, fused=True, capturable=self.device.type == "cuda")
+        if self.inner in ("adam", "amsgrad"):
+            about: dict[str, Any] = {"fused": True, "capturable": self.device.type == "cuda"}
+            return partial(torch.optim.Adam, weight_decay=decay, amsgrad=self.inner == "amsgrad", **about)
         if self.inner == "momentum":
             return partial(torch.optim.SGD, momentum=0.9, weight_decay=decay)
         return partial(torch.optim.SGD, weight_decay=decay) if decay else None

@@ -75,19 +75,19 @@ class Linear(Constant):
 class Step(Constant):
     """A learning rate that is multiplied by ``by`` after every so many updates."""
 
-    every: int = 0
+    every: int = 0  # 0 until the updates of an epoch are known
     by: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.every < 1 or not 0 < self.by <= 1:
+        if self.every < 0 or not 0 < self.by <= 1:
             raise InputError(
                 "the schedule step says after how many updates the learning rate is multiplied by what, up to 1, as in "
-                "step(every=500, by=0.9)"
+                "step(every=500, by=0.9); without every it is an epoch"
             )
 
     def later(self, update: int, updates: int) -> float:
-        return float(self.by ** (update // self.every))
+        return float(self.by ** (update // self.every)) if self.every else 1.0
 
 
 FITTING: Mapping[type, tuple[Callable[[object], bool], str]] = {
@@ -101,20 +101,20 @@ SCHEDULES: Mapping[str, type[Kind]] = {"constant": Constant, "linear": Linear, "
 
 
 def optimizer_of(text: str) -> Adam | SGD:
-    """Return the optimizer that a text names; :func:`canonical` writes it back."""
+    """Return the optimizer that a text names; :func:`text_of` writes it back."""
     found = _read(text, OPTIMIZERS, "optimizer")
     assert isinstance(found, Adam | SGD)
     return found
 
 
 def schedule_of(text: str) -> Constant:
-    """Return the schedule that a text names; :func:`canonical` writes it back."""
+    """Return the schedule that a text names; :func:`text_of` writes it back."""
     found = _read(text, SCHEDULES, "schedule")
     assert isinstance(found, Constant)
     return found
 
 
-def canonical(kind: Kind) -> str:
+def text_of(kind: Kind) -> str:
     """Write an optimizer or a schedule in the one way that a trial keeps: what is not the default, in brackets."""
     name = type(kind).__name__.lower()
     own = {field.name: value for field, value in zip(fields(kind), asdict(kind).values(), strict=True)}

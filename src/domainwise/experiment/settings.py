@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from domainwise.errors import InputError, closest, is_number, is_whole, plain, require
-from domainwise.experiment.optimization import canonical, optimizer_of, schedule_of
+from domainwise.experiment.optimization import optimizer_of, schedule_of, text_of
 from domainwise.experiment.presets import (
     ALGORITHMS,
     AUTO,
@@ -57,6 +57,7 @@ class Settings:
     domains_by: str  # which these are: all equally often, "uniform", or in proportion to their "size"
     features: str  # "trained" with the head, or "frozen": computed once, and the head alone is trained on them
     steps: int
+    epochs: float  # passes over the training images, in the place of steps; 0: as many as steps say
     optimizer: str  # the outer one: adam, adam(amsgrad=True), adamw, sgd(momentum=0.9)
     schedule: str  # of its learning rate: constant, linear(warmup=100), step(every=500, by=0.9)
     clip: float  # the largest norm of a gradient; 0: any
@@ -79,16 +80,16 @@ class Settings:
         for name in CHECKS:
             object.__setattr__(self, name, plain(getattr(self, name)))
         check({name: getattr(self, name) for name in (*CHECKS, *CHOICES)})
-        object.__setattr__(self, "optimizer", canonical(optimizer_of(self.optimizer)))
-        object.__setattr__(self, "schedule", canonical(schedule_of(self.schedule)))
-        for name in (
-            "dropout",
-            "holdout",
-            "lr",
-            "weight_decay",
-            "clip",
-        ):  # 0, -0.0 and 0.0 are one setting, and one trial
+        object.__setattr__(self, "optimizer", text_of(optimizer_of(self.optimizer)))
+        object.__setattr__(self, "schedule", text_of(schedule_of(self.schedule)))
+        # 0, -0.0 and 0.0 are one setting, and one trial
+        for name in ("dropout", "holdout", "lr", "weight_decay", "clip", "epochs"):
             object.__setattr__(self, name, float(getattr(self, name)) + 0.0)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Hyperparameters that the user gave for all algorithms, in the place of those that a preset has."""
+        return {name: value for name, value in self.hyperparameters.items() if self.origins.get(name) == "given"}
 
     def given_to_all(self) -> dict[str, Any]:
         """Hyperparameters that are not written beside an algorithm."""
@@ -139,6 +140,7 @@ CHECKS: dict[str, Check] = {
     "lr": (lambda rate: number(rate) and rate > 0, "a number above 0"),
     "weight_decay": (lambda rate: number(rate) and rate >= 0, "a number from 0 up"),
     "clip": (lambda norm: number(norm) and norm >= 0, "a number from 0 up"),
+    "epochs": (lambda passes: number(passes) and 0 <= passes <= MOST, "a number from 0 up"),
     "erm_updates": (lambda count: whole(count, least=0), f"a whole number from 0 up to {MOST:,}"),
 }
 CHOICES = {
@@ -228,20 +230,25 @@ def resolve(
         layers.insert(-2, ("features frozen", FROZEN))
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for origin, layer in layers:
+    for origin, layer in [*layers, ("given", {name: value for name, value in given.items() if name not in own})]:
         values.update(layer)
         origins.update(dict.fromkeys(layer, origin))
+    hyperparameters = {name: values.pop(name) for name in [*values] if name not in own}
     if values["features"] == "frozen" and (values["augment"], values["validation"]) != ("none", "plain"):
         raise InputError(
             "frozen features are computed once, from images as they are, so nothing can be augmented: leave out "
             "augment and validation, or features=frozen"
         )
     follow(values, origins)
-    return Settings(**values, hyperparameters={k: v for k, v in given.items() if k not in own}, origins=origins)
+    return Settings(**values, hyperparameters=hyperparameters, origins=origins)
 
 
 def follow(values: dict[str, Any], origins: dict[str, str]) -> None:
     """Set what depends on another setting and was not given itself."""
+    if origins["steps"] == "given" and values["epochs"]:
+        if origins["epochs"] == "given":
+            raise InputError(f"steps={values['steps']} and epochs={values['epochs']} say the same: give one of them")
+        values["epochs"], origins["epochs"] = 0, "steps"
     if origins["train_size"] != "given" and values["augment"] == "none":
         values["train_size"], origins["train_size"] = values["input_size"], "input_size, without augmentation"
     if origins["steps"] == "given" and origins["evaluate_every"] != "given":

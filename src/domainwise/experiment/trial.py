@@ -79,7 +79,7 @@ class Trial:
         """Return the hyperparameters with the values that training goes by; in the id, one left open stays so."""
         found = dict(self.hyperparameters)
         inner = found.get("inner")
-        if isinstance(inner, str) and inner in (*INNER_LR, "adam") and found.get("inner_lr", 0) is None:
+        if isinstance(inner, str) and inner in (*INNER_LR, "adam", "amsgrad") and found.get("inner_lr", 0) is None:
             found["inner_lr"] = INNER_LR.get(inner, found.get("lr"))
         return found
 

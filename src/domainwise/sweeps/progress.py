@@ -246,7 +246,7 @@ def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: 
     best = 0 if checked(keep) == "none" else variants
     evaluations = math.ceil(trial.steps / trial.evaluate_every) + 1
     models = best + (variants * evaluations if keep == "all" else 0) + len(spread(snapshots, trial.steps))
-    inner = ADAM if trial.hyperparameters.get("inner") in ("adam", "momentum") else 0
+    inner = ADAM if trial.hyperparameters.get("inner") in ("adam", "amsgrad", "momentum") else 0
     copies = 1 + ADAM + inner + best + _averaged(trial)
     told, seen = variants * _counts(trial, data), variants * _outcomes(trial, data)
     running = 2 * (weights * copies + seen + GENERATORS) + evaluations * told

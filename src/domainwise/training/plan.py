@@ -40,7 +40,7 @@ def plan(
     """
     _countable(len(specs) * len(targets) * len(seeds) * draws)
     no_repetition("algorithm", [spec.label for spec in specs])
-    _known_somewhere(specs, settings.hyperparameters)
+    _known_somewhere(specs, settings.given)
     _of_effect(specs, settings)
     settings = suited(settings, data)
     _tell_of_the_tiny(data, settings.holdout)
@@ -122,7 +122,7 @@ def _searched(
     """
     found = drawn(spec, settings, number, seed, benchmark)
     given = {name for name, origin in settings.origins.items() if origin == "given"}
-    values = {name: value for name, value in found.items() if name not in {*given, *settings.hyperparameters}}
+    values = {name: value for name, value in found.items() if name not in {*given, *settings.given}}
     algorithm = spec.create({**settings.given_to_all(), **values})
     return {
         "hyperparameters": resolved(algorithm),
@@ -209,7 +209,7 @@ def _weights(weights: str) -> dict[str, str]:
 
 def origins(spec: Spec, settings: Settings) -> dict[str, str]:
     """Return where every setting and hyperparameter came from."""
-    layers = {**dict.fromkeys(settings.hyperparameters, "given"), **settings.origins}
+    layers = settings.origins
     written = dict.fromkeys(spec.settings, f"written in {spec.label}")
     return {**layers, **{name: layers.get(name, "default") for name in hypers(spec.cls())}, **written}
 
@@ -224,7 +224,6 @@ def _countable(trials: int) -> None:
 
 OTHER_NAMES = {"size": "input_size", "image_size": "input_size", "learning_rate": "lr", "batch_size": "batch"}
 OTHER_NAMES |= {
-    "epochs": "steps",
     "iterations": "steps",
     "max_steps": "steps",
     "backbone": "network",
@@ -245,7 +244,7 @@ def _known_somewhere(specs: Sequence[Spec], given: Mapping[str, Any]) -> None:
 
 def _of_effect(specs: Sequence[Spec], settings: Settings) -> None:
     """Refuse what somebody gave to an algorithm whose other settings leave it without effect."""
-    given = {*settings.hyperparameters, *(name for name, origin in settings.origins.items() if origin == "given")}
+    given = {name for name, origin in settings.origins.items() if origin == "given"}
     every = [(spec, spec.create(settings.given_to_all())) for spec in specs]
     for spec, algorithm in every:
         for name, (_, about) in hypers(spec.cls()).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -10,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainwise.averaging import canonical
-from domainwise.data.domains import FREE, Domains
+from domainwise.data.domains import FREE, MAIN, Domains
 from domainwise.errors import InputError, warn
 from domainwise.experiment import integrity
+from domainwise.experiment.optimization import Step, schedule_of, text_of
 from domainwise.experiment.output_folder import CHOICES
 from domainwise.experiment.presets import AUTO, BACKBONE, UNTRAINED
 from domainwise.experiment.records import publish, publish_once
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 def suited(settings: Settings, data: Domains) -> Settings:
     """The same settings, with ``input_size`` that of the images where only the preset quick has an opinion on it."""
     _refuse_holdout(settings, data)
+    settings = _in_updates(settings, data)
     if settings.erm_updates >= settings.steps:
         raise InputError(
             f"erm_updates={settings.erm_updates} leaves none of the {settings.steps} steps to the algorithm: ask for "
@@ -62,6 +65,39 @@ def suited(settings: Settings, data: Domains) -> Settings:
             f"size={settings.input_size}, or give input_size={height}"
         )
     return settings
+
+
+def _in_updates(settings: Settings, data: Domains) -> Settings:
+    """The settings with epochs as updates: by the training rows of an official split, else of all domains but one.
+
+    Updates by ERM that come first are beside the epochs. Where a preset counts epochs, each of them is evaluated.
+    """
+    schedule, origins = schedule_of(settings.schedule), dict(settings.origins)
+    by_epoch = isinstance(schedule, Step) and not schedule.every
+    if not settings.epochs and not by_epoch:
+        return settings
+    rows, sources = _trained_on(data, settings.holdout)
+    each = math.ceil(rows / (settings.batch * min(settings.domains_per_step or sources, sources)))
+    values: dict[str, Any] = {}
+    if settings.epochs:
+        values["steps"] = math.ceil(settings.epochs * each) + settings.erm_updates
+        values["epochs"] = 0.0
+        for name in ("evaluate_every", "select_every"):
+            if origins[name] != "given":
+                values[name], origins[name] = each, "an epoch"
+        origins["steps"] = origins["epochs"]
+    if isinstance(schedule, Step) and by_epoch:
+        values["schedule"] = text_of(replace(schedule, every=each))
+    return replace(settings, **values, origins=origins)
+
+
+def _trained_on(data: Domains, holdout: float) -> tuple[int, int]:
+    """How many rows a trial trains on, and how many domains those are from."""
+    if data.has_official_split:
+        parts = [int((domain.fixed == MAIN).sum()) for domain in data if domain.fixed is not None]
+        return sum(parts), sum(part > 0 for part in parts)
+    rows, others = sum(map(len, data)), len(data) - 1
+    return math.ceil((1 - holdout) * rows * others / len(data)), others
 
 
 FOR_IMAGES = ("input_size", "train_size", "augment", "weights")

@@ -24,7 +24,7 @@ def list_presets() -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="quick, domainbed or swad.")],
+    name: Annotated[str, typer.Argument(help="quick, domainbed, swad, wilds or fish.")],
     benchmark: Annotated[str, typer.Option(help="For which benchmark: pacs, vlcs, ...")] = "",
     network: Annotated[str | None, typer.Option(help="With another network.")] = None,
     set: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="With other settings.")] = None,
@@ -36,24 +36,26 @@ def show(
     from rich.text import Text
 
     from domainwise.cli.arguments import assignments
-    from domainwise.experiment.presets import ALGORITHMS
+    from domainwise.experiment.presets import ALGORITHMS, PACE
     from domainwise.experiment.settings import BESIDE, Settings, of_algorithm, resolve, together
 
     _require_known(benchmark)
     settings = resolve(
         name, benchmark=benchmark, given=together({"network": network} if network else {}, assignments(set))
     )
-    _require_hyperparameters(settings.hyperparameters)
+    _require_hyperparameters(settings.given)
     table = Table("setting", "value", "from", box=None, padding=(0, 2))
     for field in fields(Settings):
         if field.name not in BESIDE:
-            table.add_row(field.name, Text(str(getattr(settings, field.name))), settings.origins[field.name])
+            value = getattr(settings, field.name)
+            told = "as many as epochs take" if settings.epochs and field.name in PACE else str(value)
+            table.add_row(field.name, Text(told), settings.origins[field.name])
     for algorithm in ALGORITHMS:
         own = of_algorithm(settings, algorithm)
         for key in ALGORITHMS[algorithm]:
             table.add_row(f"{key} of {algorithm}", Text(str(getattr(own, key))), own.origins[key])
     for key, value in settings.hyperparameters.items():
-        table.add_row(key, Text(str(value)), "given")
+        table.add_row(key, Text(str(value)), settings.origins[key])
     console(highlight=False).print(table)
 
 
