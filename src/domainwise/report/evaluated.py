@@ -100,6 +100,10 @@ def confusion(one: Evaluation) -> Any:
 def sentences(one: Evaluation) -> list[str]:
     """Say what the numbers are worth: what a comparison let one expect, what was left out, what the model knows."""
     said = []
+    if one.estimate and one.labelled:
+        said.append(f"Without labels the estimate would have been {one.estimate.expected:.1%}.")
+    elif one.estimate:
+        said += [f"Expected accuracy: {one.estimate.expected:.1%}, estimated without labels.", *one.estimate.sentences]
     if one.labelled and one.expected and len(one.expected.sites) > 1:
         low, high = one.expected.expected
         said.append(
@@ -118,7 +122,7 @@ def sentences(one: Evaluation) -> list[str]:
 def mistakes(one: Evaluation) -> list[tuple[Answers, int, str]]:
     """Return the images of every domain that are taken for another class most surely, each with a sentence."""
     found = []
-    for answers in one.answers:
+    for answers in one.answers if one.labelled else ():
         for i in answers.mistakes(MISTAKES):
             assert answers.labels is not None
             row = answers.probabilities[i]
@@ -146,11 +150,40 @@ def _parts(one: Evaluation, draw: Draw, plain: Callable[[str], str]) -> str:
 
 def tables_of(one: Evaluation) -> list[tuple[list[str], Rows]]:
     """Return the heads and rows of all tables."""
-    return [domain_rows(one), class_rows(one)]
+    return [domain_rows(one), class_rows(one)] if one.labelled else [guess_rows(one)]
+
+
+def guess_rows(one: Evaluation) -> tuple[list[str], Rows]:
+    """Return the head and a row for every class that images without labels are taken for."""
+    shares = np.concatenate([answers.probabilities for answers in one.answers])
+    taken = shares.argmax(1)
+    rows = [
+        [one.classes[i], str((taken == i).sum()), _percent((taken == i).mean()), _percent(shares[taken == i, i].mean())]
+        for i in np.flatnonzero(np.bincount(taken, minlength=len(one.classes)))
+    ]
+    return ["taken for", "images", "%", "confidence"], rows
 
 
 def facts(one: Evaluation) -> dict[str, Any]:
     """Return all numbers as plain content."""
+    return _right(one) if one.labelled else _guessed(one)
+
+
+def _guessed(one: Evaluation) -> dict[str, Any]:
+    domains = {}
+    for answers in one.answers:
+        taken = np.bincount(answers.probabilities.argmax(1), minlength=len(one.classes)).tolist()
+        classes = {name: {"taken for it": count} for name, count in zip(one.classes, taken, strict=True)}
+        domains[answers.domain] = {"images": len(answers), "classes": classes}
+    found = one.estimate
+    if found is None:
+        return {"domains": domains, "estimate": None}
+    tried = {name: {"estimate": a, "accuracy": b} for name, (a, b) in found.estimator.tried.items()}
+    numbers = {"expected": found.expected, "range": found.range, "confidence": found.confidence}
+    return {"domains": domains, "estimate": {**numbers, "distances": dict(found.distances), "tried": tried}}
+
+
+def _right(one: Evaluation) -> dict[str, Any]:
     domains = {
         answers.domain: {
             "images": len(answers),
@@ -188,12 +221,16 @@ def _as_json(one: Evaluation) -> str:
 
 def _as_csv(one: Evaluation) -> str:
     rows: list[list[object]] = []
-    for domain, found in facts(one)["domains"].items():
-        low, high = found.pop("interval")
-        by_class = found.pop("classes")
-        found.pop("confusion")
-        rows += [[domain, "", name, value] for name, value in {**found, "low": low, "high": high}.items()]
+    found = facts(one)
+    for domain, numbers in found["domains"].items():
+        by_class = numbers.pop("classes")
+        numbers.pop("confusion", None)
+        ends = dict(zip(("low", "high"), numbers.pop("interval", ()), strict=False))
+        rows += [[domain, "", name, value] for name, value in {**numbers, **ends}.items()]
         rows += [[domain, name, key, value] for name, own in by_class.items() for key, value in own.items()]
+    if guess := found.get("estimate"):
+        rows += [["", "", f"estimated {name}", guess[name]] for name in ("expected", "confidence")]
+        rows += [[name, "", f"{key} when held out", own[key]] for name, own in guess["tried"].items() for key in own]
     return csv_table(CSV_HEAD, rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +23,7 @@ from domainwise.report.recommend import Recommendation, recommend
 from domainwise.report.results import Results
 from domainwise.saved_models.build import allowed
 from domainwise.saved_models.card import Expectation
+from domainwise.saved_models.estimate import tried_on_targets
 from domainwise.sweeps.status import planned
 from domainwise.training.fit import Fitting, check_fit, laid_out
 from domainwise.training.reading import cached
@@ -34,8 +36,19 @@ Told = tuple[Numbers, Numbers]  # logits (N, classes) and labels (N,)
 
 def expectation(results: Results, row: Recommendation) -> Expectation:
     """Return what the trials behind a recommendation let one expect of a model that is trained as they were."""
-    trials = [one for group in arrange(results.outcomes)[row.label].values() for one in group.values()]
-    return Expectation(row.label, dict(row.sites), row.known, row.worst_classes, _temperature(trials))
+    temperature = _temperature(_behind(results, row))
+    return Expectation(row.label, dict(row.sites), row.known, row.worst_classes, temperature)
+
+
+def _behind(results: Results, row: Recommendation) -> list[Outcome]:
+    return [one for group in arrange(results.outcomes)[row.label].values() for one in group.values()]
+
+
+def _tried(trials: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
+    """Return estimates without labels on the sites that were held out; none where the trials kept no logits."""
+    with suppress(InputError):
+        return tried_on_targets(trials)
+    return {}
 
 
 def refitting(
@@ -59,7 +72,7 @@ def refitting(
     data = _data_of(results, row.trial, cache)
     trial = allowed(row.trial, results.folder, trust_code=trust_code)
     trial = replace(trial, targets=(), seed=seed, average=row.average or "none", weights_file=_weights(trial, weights))
-    return laid_out(data, trial, output, expectation(results, row))
+    return laid_out(data, trial, output, expectation(results, row), tried=_tried(_behind(results, row)))
 
 
 def _warn_of_waiting(results: Results) -> None:

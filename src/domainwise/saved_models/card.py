@@ -1,6 +1,7 @@
 """Keep beside a model what its users should know: what to expect at a new site, what it was made from, a card to read.
 
-``card.json`` says it to programs and ``README.md`` to people; ``made_from.npy`` has a hash of every image.
+``card.json`` says it to programs and ``README.md`` to people; ``made_from.npy`` has a hash of every image, and
+``estimate.npz`` what estimates without labels start from.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,8 +28,9 @@ from domainwise.experiment.trial import Trial
 from domainwise.files import write_output
 from domainwise.networks.forms import extent_of, form_of
 from domainwise.saved_models.build import shape_of
+from domainwise.saved_models.estimate import Estimator, from_bytes, to_bytes
 
-CARD, MADE_FROM, README = "card.json", "made_from.npy", "README.md"
+CARD, MADE_FROM, ESTIMATE, README = "card.json", "made_from.npy", "estimate.npz", "README.md"
 FORMAT = 1
 PLACE = "THIS_FOLDER"  # stands in a card for where the model is
 SETTINGS = (
@@ -79,6 +81,7 @@ class Card:
 
     expected: Expectation | None = None
     made_from: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64), repr=False, compare=False)
+    estimator: Estimator | None = field(default=None, repr=False, compare=False)
 
     @property
     def temperature(self) -> float:
@@ -121,31 +124,44 @@ def image_hashes(data: Domains, side: int) -> Hashes:
     return np.unique(np.array([image_hash(image) for array in arrays for image in array], np.uint64))
 
 
-def write(home: Path, data: Domains, trial: Trial, config: Mapping[str, Any], expected: Expectation | None) -> None:
+def write(
+    home: Path,
+    data: Domains,
+    trial: Trial,
+    config: Mapping[str, Any],
+    expected: Expectation | None,
+    estimator: Callable[[], Estimator | None] = lambda: None,
+) -> None:
     """Write the card of a saved model, unless it is there and says the same; hashing all images takes a while.
 
     Where nothing is expected now, what an earlier call expected stays.
     """
     try:
-        before = read(home).expected
-        if (home / CARD).is_file() and (home / README).is_file() and expected in (None, before):
+        card = read(home)
+        if (home / CARD).is_file() and (home / README).is_file() and expected in (None, card.expected):
             return
-        expected = expected or before
+        expected = expected or card.expected
     except InputError as error:
         if (home / CARD).is_file() and not expected:
             warn(f"{error}: what a comparison let one expect of the model is lost; fit --from says it again")
-    for name in (CARD, MADE_FROM, README):
+        for name in (CARD, MADE_FROM):  # or the model could not be loaded to say what estimates start from
+            integrity.make_way(home / name)
+            (home / name).unlink(missing_ok=True)
+    for name in (CARD, MADE_FROM, ESTIMATE, README):
         integrity.make_way(home / name)
+    found = estimator()
     file = io.BytesIO()
     np.save(file, image_hashes(data, config["input_size"]), allow_pickle=False)
     write_output(home / MADE_FROM, file.getvalue())
+    if found:
+        write_output(home / ESTIMATE, to_bytes(found))
     content = {
         "format": FORMAT,
         "domainwise": __version__,
         "data": data.name,
         "fingerprint": data.fingerprint,
         "expected": asdict(expected) if expected else None,
-        "files": {MADE_FROM: integrity.digest(home / MADE_FROM)},
+        "files": {name: integrity.digest(home / name) for name in (MADE_FROM, *([ESTIMATE] if found else []))},
     }
     publish(home / CARD, integrity.sealed(content))
     write_output(home / README, text(data, trial, config, expected))
@@ -167,11 +183,19 @@ def read(home: Path) -> Card:
     try:
         known = content["files"][MADE_FROM]
         integrity.verify(home / MADE_FROM, known)
-        return Card(_expectation(expected) if expected else None, np.load(home / MADE_FROM, allow_pickle=False))
+        made_from = np.load(home / MADE_FROM, allow_pickle=False)
+        return Card(_expectation(expected) if expected else None, made_from, _estimator(home, content["files"]))
     except integrity.Damaged:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError) as error:
         raise integrity.Damaged(home / CARD, f"is damaged: it is no card of a model ({error})") from error
+
+
+def _estimator(home: Path, files: Mapping[str, Any]) -> Estimator | None:
+    if ESTIMATE not in files:  # of an earlier version, or without outcomes
+        return None
+    integrity.verify(home / ESTIMATE, files[ESTIMATE])
+    return from_bytes((home / ESTIMATE).read_bytes())
 
 
 def _expectation(content: Mapping[str, Any]) -> Expectation:

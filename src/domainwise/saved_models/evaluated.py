@@ -1,10 +1,11 @@
-"""Try a trained model on new data, and hold what it answers: how right it is where labels are known."""
+"""Try a trained model on new data, and hold what it answers: how right it is, or may be where labels are missing."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -22,6 +23,7 @@ from domainwise.errors import InputError, legible, some
 from domainwise.experiment.metrics import METRICS, counted
 from domainwise.experiment.records import Scores
 from domainwise.saved_models.card import Expectation
+from domainwise.saved_models.estimate import Estimate, estimate, estimator_for, watched
 from domainwise.saved_models.predict import Prediction, predictions
 from domainwise.terminal import lively, pace
 
@@ -80,6 +82,7 @@ class Evaluation:
     unreadable: tuple[Prediction, ...] = ()
     notes: tuple[str, ...] = ()
     expected: Expectation | None = field(default=None, repr=False)
+    estimate: Estimate | None = field(default=None, repr=False)  # without labels
 
     @property
     def labelled(self) -> bool:
@@ -99,7 +102,6 @@ class Evaluation:
 
     def table(self, format: str = "table") -> str:
         """Return the tables as text: "table", "markdown", "csv" or "json"; the last two have every digit."""
-        self.require_labels()
         return str(_shown().table(self, format))
 
     def report(self, path: Path | str, *, pictures: bool | None = None) -> Path:
@@ -107,12 +109,12 @@ class Evaluation:
 
         The worst mistakes are shown as pictures; those of a named benchmark only where ``pictures`` is True.
         """
-        self.require_labels()
         return Path(_shown("page.evaluated").write(self, Path(path), pictures=pictures))
 
     def __repr__(self) -> str:
         sizes = some(f"{one.domain} {len(one):,}" for one in self.answers)
-        right = f"accuracy {self.accuracy:.1%}" if self.labelled else "no labels"
+        guess = f", accuracy estimated as {self.estimate.expected:.1%}" if self.estimate else ""
+        right = f"accuracy {self.accuracy:.1%}" if self.labelled else f"no labels{guess}"
         return f"<Evaluation of {self.model} on {self.data}: {sizes}; {right}>"
 
     def __str__(self) -> str:
@@ -133,18 +135,33 @@ def evaluated(
 ) -> Evaluation:
     """Return what a model answers on data: domains, arrays by domain, a folder of images, a manifest, a benchmark."""
     source = find_new(os.fspath(data), model.classes) if isinstance(data, str | os.PathLike) else data
-    if isinstance(source, Found):
-        answers, unreadable = _of_files(model, source, progress)
-        name, notes = source.name, source.notes
-    else:
-        answers, unreadable, notes = [*_of_arrays(model, source)], [], ()
-        name = source.name if isinstance(source, Domains) else "arrays"
+    with watched(model) as features:
+        if isinstance(source, Found):
+            answers, unreadable = _of_files(model, source, progress)
+            name, notes = source.name, [*source.notes]
+        else:
+            answers, unreadable, notes = [*_of_arrays(model, source)], [], []
+            name = source.name if isinstance(source, Domains) else "arrays"
+    notes += _known_images(model, answers)
+    found, missing = None, list[str]()
+    with _noted(missing):
+        shares = np.concatenate([one.probabilities for one in answers])
+        found = estimate(estimator_for(model), model, shares, features)
+    notes += missing if any(one.labels is None for one in answers) else []
     trial = model.config["trial"]
-    said = f"{trial['label'] or trial['algorithm']}, {trial['network']}, trained on {trial['data']}"
-    seen = _known_images(model, answers)
+    about = legible(f"{trial['label'] or trial['algorithm']}, {trial['network']}, trained on {trial['data']}")
     return Evaluation(
-        legible(said), name, model.classes, tuple(answers), tuple(unreadable), (*notes, *seen), model.card.expected
+        about, name, model.classes, tuple(answers), tuple(unreadable), tuple(notes), model.card.expected, found
     )
+
+
+@contextmanager
+def _noted(notes: list[str]) -> Iterator[None]:
+    """Note what is missing, where that is all that goes wrong."""
+    try:
+        yield
+    except InputError as error:
+        notes.append(str(error))
 
 
 def _of_files(model: Model, found: Found, progress: bool | None) -> tuple[list[Answers], list[Prediction]]:

@@ -89,6 +89,8 @@ class Model:
     ) -> Evaluation:
         """Return what it answers on new data, and how right that is: ``print`` it, or ``.report("page.html")``.
 
+        Where a folder holds images without labels, it is estimated how right, and said how wrong such estimates were.
+
         Data are domains, ``{"name": (images, labels), ...}``, a folder of classes or of domains with classes, a
         manifest, or a benchmark as "pacs=DIR". Images are read as for ``predict_files``.
         """

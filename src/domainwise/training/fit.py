@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -23,12 +24,13 @@ from domainwise.errors import InputError, TrialError, typed
 from domainwise.experiment.integrity import Damaged, Unreadable
 from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file, sentence
 from domainwise.experiment.records import Result
-from domainwise.experiment.results import DAMAGED, trial_in
+from domainwise.experiment.results import DAMAGED, outcome, trial_in
 from domainwise.experiment.settings import MOST, Choice, Settings, resolve, whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import exists, reading
 from domainwise.machine import check_count, remember_places
 from domainwise.saved_models.card import CARD, Card, Expectation, read as read_card, write as write_card
+from domainwise.saved_models.estimate import Estimator, features_of, of_trial
 from domainwise.saved_models.evaluation import evaluate
 from domainwise.saved_models.keep import spread
 from domainwise.saved_models.model import Model
@@ -52,6 +54,7 @@ class Fitting:
     folder: Path
     expected: Expectation | None = None  # of its model at a new site, from a comparison
     choice: Choice | None = None  # of the network, which the folder is to remember
+    tried: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # estimate and accuracy at a site
 
     @property
     def which(self) -> str:
@@ -95,9 +98,18 @@ class Fitting:
             if home.parent == self.folder and (own or not exists(home / CARD)):
                 config, trial = described(home)
                 try:
-                    write_card(home, self.data, trial, config, expected if own else None)
+                    estimator = partial(self._estimator, home)
+                    write_card(home, self.data, trial, config, expected if own else None, estimator)
                 except OSError as error:
                     raise InputError(sentence(home, error)) from error
+
+    def _estimator(self, home: Path) -> Estimator | None:
+        """Return what estimates without labels start from; None where the training kept no outcomes."""
+        with suppress(InputError):
+            model = loaded(home, device="cpu", which=None, named=self.trial)
+            found = of_trial(replace(outcome(self.folder), average=averager_of(home)))
+            return replace(found, tried=self.tried, features=features_of(model, self.data, self.trial))
+        return None
 
     def check(self, result: Result) -> None:
         """Refuse a result that left no model to use."""
@@ -148,11 +160,12 @@ def laid_out(
     output: Path | str | None = None,
     expected: Expectation | None = None,
     choice: Choice | None = None,
+    tried: Mapping[str, tuple[float, float]] | None = None,
 ) -> Fitting:
     """Return the training of a trial that holds no domain out; refuse a folder that has another model."""
     folder = Path(output).expanduser() if output else _own_folder(trial)
     _refuse_another(folder, trial)
-    return Fitting(data, trial, folder, expected, choice)
+    return Fitting(data, trial, folder, expected, choice, tried or {})
 
 
 def check_fit(selection: str, seed: int) -> None:

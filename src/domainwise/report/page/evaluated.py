@@ -15,12 +15,15 @@ from domainwise.data.sources.benchmarks import BENCHMARKS, recognised
 from domainwise.errors import legible
 from domainwise.experiment.metrics import interval
 from domainwise.files import PAGE, check_output, write_output
-from domainwise.report.evaluated import Rows, class_rows, confusion, domain_rows, mistakes, sentences
+from domainwise.report.evaluated import Rows, class_rows, confusion, domain_rows, guess_rows, mistakes, sentences
+from domainwise.report.matplotlib_svg import Panel
 from domainwise.report.page.classes import MOST, PAIRS, Matrix, matrix, tally_of
-from domainwise.report.page.measures import diagrams
+from domainwise.report.page.measures import ACCENT, diagrams
 from domainwise.report.page.mistakes import FREE, Gallery, Shown, as_uri
 from domainwise.report.page.page import filled
 from domainwise.report.statistics import percent
+from domainwise.report.svg_chart import Mark, curves
+from domainwise.saved_models.estimate import Estimate
 from domainwise.saved_models.evaluated import Answers, Evaluation
 
 DOMAINS = 8  # that have room for a matrix, a diagram and pictures of their own
@@ -34,23 +37,53 @@ def write(one: Evaluation, path: Path, *, pictures: bool | None = None) -> Path:
 
 def render(one: Evaluation, *, pictures: bool | None = None) -> str:
     """Return the page as text; pictures of a named benchmark are in it only where ``pictures`` is True."""
-    shown = one.answers[:DOMAINS]
-    tallies = {answers.domain: {"": [tally_of(answers.scores)]} for answers in shown}
-    return filled(
-        "evaluated.html",
-        what="evaluation",
-        title=f"{one.data}, as the model sees it",
-        running="",
-        headline=headline(one),
-        sentences=sentences(one),
-        about=f"The model: {one.model}. Made with domainwise {__version__}.",
-        domains=_numbers(*domain_rows(one)),
-        classes=_numbers(*class_rows(one)),
-        matrices=_matrices(one),
-        pairs=_pairs(one) if len(one.classes) > MOST else [],
-        mistakes=_gallery(one, pictures),
-        diagrams=diagrams(tallies),
-    )
+    about = f"The model: {one.model}. Made with domainwise {__version__}."
+    common = {"title": f"{one.data}, as the model sees it", "what": "evaluation", "running": "", "about": about}
+    return filled("evaluated.html", **common, **(_right(one, pictures) if one.labelled else _guessed(one)))
+
+
+def _right(one: Evaluation, pictures: bool | None) -> dict[str, Any]:
+    """Return what a page shows where labels are known."""
+    tallies = {answers.domain: {"": [tally_of(answers.scores)]} for answers in one.answers[:DOMAINS]}
+    return {
+        "headline": headline(one),
+        "sentences": sentences(one),
+        "domains": _numbers(*domain_rows(one)),
+        "classes": _numbers(*class_rows(one)),
+        "matrices": _matrices(one),
+        "pairs": _pairs(one) if len(one.classes) > MOST else [],
+        "mistakes": _gallery(one, pictures),
+        "diagrams": diagrams(tallies),
+    }
+
+
+def _guessed(one: Evaluation) -> dict[str, Any]:
+    """Return what a page shows where no label is known."""
+    images = sum(map(len, one.answers))
+    first, *others = sentences(one) or [""]
+    tried = one.estimate.estimator.tried if one.estimate else {}
+    return {
+        "headline": first if one.estimate else f"{images:,} images without labels.",
+        "sentences": others if one.estimate else [first, *others],
+        "domains": None,
+        "classes": _numbers(*guess_rows(one)),
+        "tried": [_attempt(name, *pair) for name, pair in tried.items()],
+        "diagrams": [_attempts(one.estimate)] if one.estimate and tried else [],
+    }
+
+
+def _attempt(name: str, estimate: float, found: float) -> tuple[str, list[tuple[str, str]]]:
+    return name, [(percent(estimate), ""), (percent(found), ""), (f"{100 * (estimate - found):+.1f}", "")]
+
+
+def _attempts(found: Estimate) -> Panel:
+    """Draw accuracy against estimate: a dot for every site held out, and a line where the new estimate stands."""
+    tried = [(100 * a, 100 * b) for a, b in found.estimator.tried.values()]
+    low = min(0.95 * min(map(min, tried)), 95 * found.expected)
+    even = Mark("line", [(low, low), (100, 100)], "currentColor", size=0.8, opacity=0.3)
+    here = Mark("line", [(100 * found.expected, low), (100 * found.expected, 100)], "var(--bad)", size=1.2)
+    dots = [Mark("dot", [at], ACCENT, size=6, opacity=0.75) for at in tried]
+    return curves("accuracy at sites held out, %", "Accuracy against estimate", [even, here, *dots], "estimate, %")
 
 
 def headline(one: Evaluation) -> str:
