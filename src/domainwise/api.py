@@ -236,7 +236,7 @@ def compare(
 @typed
 def fit(
     data: Domains | Results | str | os.PathLike[str],
-    algorithm: Given = "arith",
+    algorithm: Given | None = None,
     *,
     seed: int = 0,
     preset: str = "quick",
@@ -256,6 +256,7 @@ def fit(
 ) -> Model:
     """Train on all domains, hold none out, and return the model: the one to use on a domain that nobody has seen.
 
+    ``algorithm`` is arith unless another is named.
     Of every domain a part is held out, by which the step is chosen. The model is kept in ``output``, where
     :func:`domainwise.load` finds it; the same call again finds it too, or goes on where it was stopped. How well it
     will do elsewhere is what :func:`domainwise.compare` estimates. Given its results in place of data, this trains what
@@ -270,11 +271,12 @@ def fit(
     run, rest = RunOptions.taken_from({**options, "cache": cache}, device)
     given = together(rest, set or {})
     if isinstance(data, Results):
-        asked = {"algorithm": algorithm != "arith", "preset": preset != "quick", "average": average != "auto"}
+        asked = {"algorithm": algorithm is not None, "preset": preset != "quick", "average": average != "auto"}
         weights = given.pop("weights", None)
         refuse_settings([*(name for name, other in asked.items() if other), *given])
         made = refitting(data, seed=seed, weights=weights, output=output, cache=cache, trust_code=trust_code)
     else:
+        algorithm = "arith" if algorithm is None else algorithm
         settings = settings_for(data, preset, device=device, given=given)
         trial = partial(fitted, algorithm=algorithm, seed=seed, average=average)
         domains, settings = read(

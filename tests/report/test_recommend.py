@@ -173,3 +173,19 @@ def test_where_nothing_can_be_said_there_is_a_sentence(study: Study) -> None:
     study.add("erm", seed=3, data="faces")
     with pytest.raises(InputError, match=r"several data sets \(digits, faces\)"):
         recommended(study)
+
+
+def test_settings_that_a_search_has_drawn_are_named_and_where_they_come_from(study: Study) -> None:
+    for draw, (lr, validation) in enumerate([(1e-3, 0.90), (2.5e-4, 0.97), (4e-3, 0.92)]):
+        for target, accuracy in BASE.items():
+            drawn = {"hyperparameters": {"lr": lr, "weight_decay": 0.0}, "batch": 32 + draw}
+            study.add("erm", accuracy, (target,), 0, validation=validation, label="erm", draw=draw, **drawn)
+    found = recommended(study)
+    assert found.settings["lr"] == 2.5e-4
+    assert "searched for: of 3 draws each target and seed has its own, the best by validation" in found.sentence
+    assert "is trained with draw 1 (lr=0.00025, batch=33), which has the highest validation" in found.sentence
+
+
+def test_of_a_comparison_without_a_search_nothing_is_said_of_draws(study: Study) -> None:
+    add(study, "erm")
+    assert "draw" not in recommended(study).sentence

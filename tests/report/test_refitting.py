@@ -90,6 +90,7 @@ def test_one_that_was_killed_goes_on_to_the_same_model(
     [
         ({"steps": 5}, r"trained as it was compared, .*: leave out steps, or give data"),
         ({"algorithm": "erm", "average": "ma"}, "leave out algorithm, average"),
+        ({"algorithm": "arith"}, "leave out algorithm, or"),
         ({"set": {"inner_lr": 0.1}}, "leave out inner_lr"),
         ({"weights": "w.pt"}, r"started from no file \(weights=none\)"),
         ({"seed": -1}, "a seed is a whole number from 0 up to 1,000,000,000, got -1"),
@@ -133,7 +134,7 @@ def test_results_of_a_table_are_fitted_in_python_alone(domainwise: Command, tmp_
     dw.compare(dw.domains({"a": (x, y), "b": (-x, y)}), "erm", seeds=1, steps=1, output=tmp_path / "out")
     code, _, said = domainwise("fit", "--from", tmp_path / "out", "--data", "digits", "-o", tmp_path / "model")
     assert code == 2
-    assert "these are results of a table (arrays), which --data cannot name: in Python, dw.fit(Results.open(" in said
+    assert "(arrays), which --data cannot name: in Python, dw.fit(Results.open(" in said
 
 
 def test_the_weights_that_the_comparison_started_from_are_those_again(tmp_path: Path) -> None:

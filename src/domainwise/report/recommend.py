@@ -11,8 +11,8 @@ import numpy as np
 
 from domainwise.errors import InputError, legible
 from domainwise.experiment.results import Outcome
-from domainwise.experiment.trial import Trial, Value
-from domainwise.report.grid import LATE, Grid, Group, Numbers, accuracy, arrange, numbers_of
+from domainwise.experiment.trial import SEARCHED, Trial, Value
+from domainwise.report.grid import LATE, Grid, Group, Numbers, accuracy, arrange, label, numbers_of
 from domainwise.report.page.classes import class_names, tallies
 from domainwise.report.power import FALSE, Gap, Power, gap_between
 from domainwise.report.statistics import holm, percent
@@ -135,6 +135,7 @@ def recommend(outcomes: Sequence[Outcome]) -> Recommendation:
     near = [name for name in grid if name == best or (name in tied and (gaps[name].mean or 0.0) <= NEAR)]
     taken = min(near, key=lambda name: _cost(grid[name]))
     beside = [*_left_out(grid, whole), *_first_in_table(whole, tied), *_beside_the_probe(grid, numbers)]
+    beside += _searched([one.trial for one in outcomes if label(one.trial) == taken], _first(grid[taken]).trial)
     tied = [name for name in grid if name in tied and name != taken]
     return _recommendation(grid[taken], taken, tied, whole[taken], beside)
 
@@ -183,7 +184,7 @@ def _recommendation(
     row: Mapping[str, Group], taken: str, tied: Sequence[str], sites: Mapping[str, float], beside: Sequence[str]
 ) -> Recommendation:
     own = [one for group in row.values() for one in group.values()]
-    first = max(own, key=lambda one: one.selected.get("validation") or 0.0)
+    first = _first(row)
     known = [value for one in own if (value := one.selected["validation"]) is not None]
     return Recommendation(
         label=taken,
@@ -200,6 +201,33 @@ def _recommendation(
         trial=first.trial,
         beside=tuple(beside),
     )
+
+
+def _first(row: Mapping[str, Group]) -> Outcome:
+    """Return the trial whose settings stand for a row: the one with the best validation accuracy."""
+    own = [one for group in row.values() for one in group.values()]
+    return max(own, key=lambda one: one.selected.get("validation") or 0.0)
+
+
+def _searched(trials: Sequence[Trial], taken: Trial) -> list[str]:
+    """Say whose settings those of a random search are, which has others for every target and seed."""
+    draws = {one.draw for one in trials}
+    if len(draws) < 2:
+        return []
+    every = [_searchable(one) for one in trials]
+    drawn = {name: value for name, value in _searchable(taken).items() if any(one.get(name) != value for one in every)}
+    settings = ", ".join(
+        f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in drawn.items()
+    )
+    return [
+        f"Its settings were searched for: of {len(draws)} draws each target and seed has its own, the best by "
+        f"validation, and what to expect is of that choice. A model for new sites is trained with draw {taken.draw} "
+        f"({settings}), which has the highest validation accuracy of all."
+    ]
+
+
+def _searchable(trial: Trial) -> dict[str, Value]:
+    return {**trial.used, **{name: getattr(trial, name) for name in SEARCHED}}
 
 
 def _worst_classes(row: Grid) -> tuple[tuple[str, float], ...]:

@@ -27,7 +27,9 @@ def fit(
     data: o.DataIfAny = None,
     *,
     source: From = None,
-    algorithm: Annotated[str, typer.Option(help="One algorithm, for example arith(inner_steps=3).")] = "arith",
+    algorithm: Annotated[
+        str | None, typer.Option(help="One algorithm, for example erm or arith(inner_steps=3); arith if none is given.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     preset: o.Preset = "quick",
     choices: o.Choices,
