@@ -38,6 +38,10 @@ def test_every_number_is_that_of_a_loop_by_hand_and_of_scikit_learn() -> None:
     each = sorted(accuracy for accuracy, _ in by_hand.values())
     assert found["accuracy"] == pytest.approx(sum(predicted == labels) / 400)
     assert found["worst_group"] == each[0]
+    assert found["slide:3"] == by_hand["slide:3"][0]
+    assert "slide:4" not in found
+    many = group_metrics(predicted, labels, np.arange(400), [str(i) for i in range(400)])
+    assert {*many} == {"accuracy", "macro_f1", "worst_group", "percentile_10"}
     assert found["percentile_10"] == pytest.approx(each[0] + 0.7 * (each[1] - each[0]))  # 10 % of the 7 gaps
     assert found["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro", labels=np.unique(labels)))
     assert set(predicted) - set(labels)  # a class that is predicted, and that no row has

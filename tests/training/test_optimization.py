@@ -13,6 +13,8 @@ from made_trials import Killed, die, remains, run, trial
 from torch import nn
 
 import domainwise as dw
+from domainwise.acceleration.cuda_graph import updater
+from domainwise.acceleration.recorders import Tapes
 from domainwise.algorithms import Algorithm, create, specs_of
 from domainwise.algorithms._outer import Outer
 from domainwise.experiment.optimization import optimizer_of, schedule_of, text_of
@@ -211,3 +213,14 @@ def test_erm_comes_first_and_the_walk_begins_where_it_ended(tmp_path: Path) -> N
     assert losses[0][6:] != losses[1][6:]
     with pytest.raises(dw.InputError, match="erm_updates=8 leaves none of the 8 steps"):
         dw.compare(stripes(), "fish", output=tmp_path / "no", erm_updates=8, **about, **given)
+
+
+def test_what_was_never_tried_in_a_cuda_graph_runs_without_one() -> None:
+    said: list[str] = []
+    for text, outer in {"": Outer(), "optimizer and clip": Outer(optimizer_of("sgd"), clip=1.0)}.items():
+        algorithm = create("erm")
+        algorithm.outer_settings = outer  # type: ignore[misc]
+        algorithm.setup(dw.Network(nn.Linear(5, 4), nn.Linear(4, 3)), seed=0)
+        made = updater(algorithm, capture=True, say=said.append, recorder=Tapes())
+        assert (made == algorithm.update) is bool(text)
+    assert said == ["erm runs without a CUDA graph: the setting optimizer and clip was never tried in one"]

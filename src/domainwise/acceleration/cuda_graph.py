@@ -77,7 +77,7 @@ def updater(
     let_watch(algorithm.net)  # its setup may have put hooks into the network
     if not capture or (algorithm.device.type != "cuda" and recorder is None):
         return algorithm.update
-    why_not = algorithm.uncapturable
+    why_not = algorithm.uncapturable or algorithm.outer_settings.untried
     if type(algorithm).update is not Algorithm.update:
         why_not = "it has an update of its own; one that overrides prepare() and step() can be captured"
     if why_not:

@@ -24,6 +24,13 @@ class Outer:
     updates: int = 0  # that a schedule is laid out for
     made: int = 0  # of them before the first of the algorithm's own
 
+    @property
+    def untried(self) -> str:
+        """Say what of it was never tried in a CUDA graph; empty where nothing is."""
+        named = {"optimizer": self.optimizer != Adam(), "schedule": self.schedule != Constant(), "clip": self.clip > 0}
+        tried = [name for name, other in named.items() if other]
+        return f"the setting {' and '.join(tried)} was never tried in one" if tried else ""
+
     def make(self, parameters: Iterable[Tensor], lr: float, weight_decay: float, device: torch.device) -> Optimizer:
         """Return the optimizer, whose steps can be recorded on a GPU."""
         on_gpu = device.type == "cuda"

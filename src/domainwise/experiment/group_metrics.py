@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from domainwise.errors import InputError
+from domainwise.experiment.metrics import MANY
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ def group_metrics(
 ) -> dict[str, float]:
     """Return the named scores of predictions: accuracy, macro_f1 and, where there are groups, worst_group and others.
 
-    ``percentile_10`` is the accuracy that nine of ten groups exceed, interpolated as numpy does it. ``by`` takes only
-    the groups whose names begin so (``slide`` takes ``slide:23``); those that are ``ignored`` are left out.
+    Where there are up to 50 groups each has its accuracy under its own name, such as ``slide:23``. ``percentile_10`` is
+    the accuracy that nine of ten groups exceed, interpolated as numpy does it. ``by`` takes only the groups whose names
+    begin so (``slide`` takes ``slide:23``); those that are ``ignored`` are left out.
     """
     if len(np.asarray(labels)) == 0:
         raise InputError("there are no predictions to compute scores of")
@@ -70,6 +72,8 @@ def group_metrics(
         for name, (accuracy, _) in accuracies.items()
         if name not in ignored and (not by or name.partition(":")[0] in by)
     ]
+    if len(accuracies) <= MANY:
+        found |= {name: accuracy for name, (accuracy, _) in accuracies.items()}
     if counted:
         found |= {"worst_group": min(counted), "percentile_10": float(np.percentile(counted, 10))}
     return found

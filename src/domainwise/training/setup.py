@@ -110,15 +110,12 @@ def _network(
     net.to(options.device)
     prepare(net, precision=trial.precision, fast=options.fast, full=EVALUATION_BATCH)
     algorithm.setup(net, seed=trial.seed)
-    update = _update(algorithm, options, say)
+    update = sparing(algorithm, lambda: updater(algorithm, capture=options.fast.capture, say=say), say)
     if erm := erm_for(trial, algorithm):
-        update = ErmFirst(erm, trial.erm_updates, _update(erm, options, say), update, several=algorithm.fresh > 1)
+        first = sparing(erm, lambda: updater(erm, capture=False), say)  # two graphs of one network were never tried
+        update = ErmFirst(erm, trial.erm_updates, first, update, several=algorithm.fresh > 1)
     torch.manual_seed(seed_hash(trial.seed, "dropout"))
     return net, update
-
-
-def _update(algorithm: Algorithm, options: RunOptions, say: Callable[[str], None]) -> Update:
-    return sparing(algorithm, lambda: updater(algorithm, capture=options.fast.capture, say=say), say)
 
 
 def sparing(algorithm: Algorithm, make: Callable[[], Update], say: Callable[[str], None]) -> Update:
