@@ -176,10 +176,6 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], object], str]] = {
     "a text for settings": (lambda x, y: small(settings="lr=1").fit(x, y), "settings must be a dictionary or None"),
     "two algorithms": (lambda x, y: small(algorithm="erm,arith").fit(x, y), "fit trains one algorithm, got 2"),
     "a seed": (lambda x, y: small(random_state=-1).fit(x, y), "a seed is a whole number from 0 up to"),
-    "too small a domain": (
-        lambda x, y: small().fit(x, y, sample_domain=["alone", *DOMAINS[1:]]),
-        'domain "alone" has 1 .*too few to hold out',
-    ),
     "too high a rate": (lambda x, y: small(lr=1e30).fit(x, y, sample_domain=DOMAINS), "arith has diverged"),
     "another shape": (lambda x, y: small().fit(*images()).predict(images()[0][0]), "X has 3 dimensions"),
     "no average yet": (lambda x, y: small(average="ma(start=20)").fit(x, y), "had nothing to average"),

@@ -28,10 +28,20 @@ def in_full_precision(function: Callable[..., Result]) -> Callable[..., Result]:
     return wrapped
 
 
-def cross_entropy(net: Callable[[Tensor], Tensor], batches: Sequence[Batch]) -> Tensor:
-    """Return the mean over all samples, in one forward pass over the batches put together."""
+def risk(logits: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return the mean cross-entropy of samples, each times the weight of its class where there are weights.
+
+    It is a mean over samples, not over weights: so it is still a sum over parts of them, each times its share.
+    """
+    if weights is None:
+        return F.cross_entropy(logits, y)
+    return F.cross_entropy(logits, y, weights.to(logits.dtype), reduction="sum") / len(y)
+
+
+def cross_entropy(net: Callable[[Tensor], Tensor], batches: Sequence[Batch], weights: Tensor | None = None) -> Tensor:
+    """Return the :func:`risk` of all samples, in one forward pass over the batches put together."""
     x, y = joined(batches)
-    return F.cross_entropy(net(x), y)
+    return risk(net(x), y, weights)
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
@@ -64,9 +74,9 @@ def mean_of(values: Iterable[Tensor]) -> Tensor:
     return torch.stack(list(values)).mean(0)
 
 
-def risks(logits: Sequence[Tensor], batches: Sequence[Batch]) -> Tensor:
-    """Return the mean cross-entropy of every domain, shape (n,)."""
-    return torch.stack([F.cross_entropy(z, y) for z, (_, y) in zip(logits, batches, strict=True)])
+def risks(logits: Sequence[Tensor], batches: Sequence[Batch], weights: Tensor | None = None) -> Tensor:
+    """Return the :func:`risk` of every domain, shape (n,)."""
+    return torch.stack([risk(z, y, weights) for z, (_, y) in zip(logits, batches, strict=True)])
 
 
 @in_full_precision

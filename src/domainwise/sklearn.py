@@ -61,6 +61,7 @@ class DomainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         batch: the number of rows of each domain in an update.
         lr: the learning rate.
         holdout: the part of every domain that is not trained on, by which the step is chosen.
+        class_weight: "balanced", or a weight for each class, by which the cross-entropy counts it.
         settings: other settings and hyperparameters by name, as in {"weight_decay": 0.01, "dropout": 0.1}.
         average: an averager of the weights, such as "swad"; "auto" is what goes with the network.
         device: "cpu", "cuda", or "auto", which is a GPU if there is one.
@@ -80,6 +81,7 @@ class DomainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         batch: int | None = None,
         lr: float | None = None,
         holdout: float | None = None,
+        class_weight: str | Mapping[Any, float] | None = None,
         settings: Mapping[str, Any] | None = None,
         average: str | Sequence[str] = "auto",
         device: str = "auto",
@@ -92,6 +94,7 @@ class DomainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.batch = batch
         self.lr = lr
         self.holdout = holdout
+        self.class_weight = class_weight
         self.settings = settings
         self.average = average
         self.device = device
@@ -157,6 +160,8 @@ class DomainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _planned(self, data: Domains) -> Trial:
         require("settings", self.settings, Mapping | None)
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
+        if self.class_weight is not None:
+            given["class_weights"] = _of_these(self.class_weight, data.classes)
         device, state = choose_device(self.device), self.random_state
         seed = state if is_whole(state) else check_random_state(state).randint(MOST)
         settings = settings_for(data, device=device, given=together(given, self.settings or {}))
@@ -237,6 +242,13 @@ def _column(name: str, given: Any, rows: int | None) -> Array:
     if (empty := pd.isna(column)).any():
         raise InputError(f"{name} names no domain for {empty.sum()} rows, the first of them number {empty.argmax()}")
     return column.astype(str)
+
+
+def _of_these(class_weight: object, classes: Sequence[str]) -> object:
+    """Return the weights of the classes at hand: in a part of the data others may be missing."""
+    if not isinstance(class_weight, Mapping):
+        return class_weight
+    return {str(name): weight for name, weight in class_weight.items() if str(name) in classes} or class_weight
 
 
 def _at_least_two(sample_domain: Any, groups: Any, rows: int | None = None) -> Array:

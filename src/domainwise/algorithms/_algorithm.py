@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from domainwise.algorithms._checks import check_batches, check_network, numbers
 from domainwise.algorithms._hyper import hyper, hypers, written
 from domainwise.algorithms._outer import Outer
-from domainwise.errors import InputError, is_whole
+from domainwise.errors import InputError
 from domainwise.losses import Batch, cross_entropy, in_parts
 from domainwise.meta.combine import constant
 from domainwise.meta.optimizer import MetaOptimizer
@@ -45,6 +46,7 @@ class Algorithm:
     outer_settings: ClassVar[Outer] = Outer()  # of a trial; an object may have its own
     memory: ClassVar[tuple[str, ...]] = ()  # names of its own attributes that a run needs to go on
     recalled: ClassVar[tuple[str, ...]] = ()  # ... and those of them that a saved model needs to predict
+    class_weights: ClassVar[Tensor | None] = None  # for losses.risk; an object may have its own
 
     lr: float = hyper(5e-5, above=0)
     weight_decay: float = hyper(0.0, least=0)
@@ -85,7 +87,7 @@ class Algorithm:
 
     def setup(self, net: Network, *, seed: int | None = None) -> Self:
         """Take a network to train. ``seed`` is for the algorithm's own randomness; None takes torch's."""
-        _check_network(self.name, net, halves=self.halves, linear=self.linear)
+        check_network(self.name, net, halves=self.halves, linear=self.linear)
         seed = torch.initial_seed() if seed is None else seed
         self.net = net
         self.updates = 0
@@ -99,7 +101,7 @@ class Algorithm:
 
     def loss(self, batches: Sequence[Batch]) -> Tensor:
         """Return the loss of one leg, without changing anything; here the mean cross-entropy of all its samples."""
-        return cross_entropy(self.net, batches)
+        return cross_entropy(self.net, batches, self.class_weights)
 
     def legs(self, batches: Sequence[Any]) -> Sequence[Any]:
         """Deal one minibatch per domain into legs, each what :meth:`loss` takes; here all of them into one."""
@@ -130,9 +132,9 @@ class Algorithm:
         """Do the host's part of an update; return the order in which :meth:`step` gets the batches."""
         self._needs_setup()
         check_alone(self.name)
-        _check_batches(self.name, batches, self.fresh, self.device)
+        check_batches(self.name, batches, self.fresh, self.device)
         self.named = domains is not None
-        self.domains = _numbers(self.name, range(len(batches)) if domains is None else domains, len(batches))
+        self.domains = numbers(self.name, range(len(batches)) if domains is None else domains, len(batches))
         self.prepare(batches)
         self.outer_settings.set_rate(self.optimizer.outer, self.updates)
         if self.leg_parts > 1 and self.optimizer.split is None:
@@ -242,57 +244,3 @@ def algorithm(cls: Kind) -> Kind:
             f"{cls.__name__}: write {bare[0]} as {bare[0]}: ... = hyper(default, draw), so that it can be set"
         )
     return cls
-
-
-def _check_network(owner: str, net: nn.Module, *, halves: bool, linear: bool) -> None:
-    """Refuse a network without features and logits apart (``halves``), or with a head that is not ``linear``."""
-    for half in ("features", "logits") if halves or linear else ():
-        if not callable(getattr(net, half, None)):
-            raise InputError(
-                f"{owner} needs a network with {half}(), and {type(net).__name__} has none: "
-                f"give it Network(featurizer, head)"
-            )
-    if linear and not isinstance(getattr(net, "head", None), nn.Linear):
-        head = type(getattr(net, "head", None)).__name__
-        raise InputError(f"{owner} needs a network whose head is a nn.Linear, and this one's is a {head}")
-
-
-def _check_batches(owner: str, batches: Sequence[Any], fresh: int, device: torch.device) -> None:
-    if len(batches) == 0:
-        raise InputError(f"{owner}.update() needs one minibatch per source domain, got none")
-    for i, batch in _each(owner, batches, fresh):
-        if not _is_pair(batch):
-            raise InputError(f"{owner}: the minibatch of domain {i} must be a pair of tensors (inputs, labels)")
-        x, y = batch
-        if len(x) != len(y) or len(x) == 0:
-            raise InputError(
-                f"{owner}: the minibatch of domain {i} has {len(x)} inputs and {len(y)} labels: "
-                f"it takes as many of one as of the other, and at least one"
-            )
-        for what, tensor in (("inputs", x), ("labels", y)):
-            if tensor.device != device:
-                raise InputError(
-                    f"{owner}: the {what} of domain {i} are on {tensor.device} and the network on {device}: "
-                    f"move them with .to({str(device)!r})"
-                )
-
-
-def _numbers(owner: str, domains: Sequence[int], batches: int) -> tuple[int, ...]:
-    if len({*domains}) != batches or not all(is_whole(number) and number >= 0 for number in domains):
-        raise InputError(f"{owner}: domains= are {batches} whole numbers, one for each minibatch, each once: {domains}")
-    return tuple(map(int, domains))
-
-
-def _each(owner: str, batches: Sequence[Any], fresh: int) -> Iterator[tuple[int, Any]]:
-    """Yield every minibatch with the number of its domain."""
-    for i, batch in enumerate(batches):
-        if fresh == 1:
-            yield i, batch
-        elif _is_pair(batch) or not isinstance(batch, Sequence) or len(batch) != fresh:
-            raise InputError(f"{owner}: domain {i} must come as a list of {fresh} minibatches, one for each inner step")
-        else:
-            yield from ((i, one) for one in batch)
-
-
-def _is_pair(batch: Any) -> bool:
-    return isinstance(batch, Sequence) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)

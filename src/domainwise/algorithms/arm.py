@@ -6,11 +6,10 @@ from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from domainwise.algorithms import Algorithm, algorithm
 from domainwise.errors import InputError
-from domainwise.losses import Batch, joined
+from domainwise.losses import Batch, joined, risk
 from domainwise.networks.network import Network
 from domainwise.seeds import seed_hash
 
@@ -42,7 +41,7 @@ class ARM(Algorithm):
 
     def loss(self, batches: Sequence[Batch]) -> Tensor:
         x, y = joined(batches)
-        return F.cross_entropy(self.net(x, [len(labels) for _, labels in batches]), y)
+        return risk(self.net(x, [len(labels) for _, labels in batches]), y, self.class_weights)
 
     def answer(self, x: Tensor) -> Tensor:
         grouped = self.support > 0 and len(x) % self.support == 0

@@ -43,7 +43,7 @@ class CausIRL(Penalized):
 
     def terms(self, batches: Sequence[Batch]) -> Terms:
         features = [self.net.features(x) for x, _ in batches]
-        risk = risks([self.net.logits(f) for f in features], batches).mean()
+        risk = risks([self.net.logits(f) for f in features], batches, self.class_weights).mean()
         first, sizes = self.first, [len(f) for f in features]
         if first is None or len(first) != sum(sizes):  # of these minibatches nothing was drawn
             first = before(sizes, [size // 2 for size in sizes]).to(self.device)

@@ -20,5 +20,5 @@ class CORAL(Penalized):
 
     def terms(self, batches: Sequence[Batch]) -> Terms:
         features = [self.net.features(x) for x, _ in batches]
-        risk = risks([self.net.logits(f) for f in features], batches).mean()
+        risk = risks([self.net.logits(f) for f in features], batches, self.class_weights).mean()
         return Terms(risk, coral(*features), self.penalty)

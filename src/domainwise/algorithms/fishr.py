@@ -5,12 +5,11 @@ from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from domainwise.algorithms import Penalized, Terms, algorithm, hyper, log10, uniform, whole
 from domainwise.algorithms._bases import at_head
 from domainwise.errors import InputError
-from domainwise.losses import Batch, head_variance
+from domainwise.losses import Batch, head_variance, risk
 from domainwise.networks.network import Network
 
 
@@ -71,13 +70,13 @@ class Fishr(Penalized):
     def terms(self, batches: Sequence[Batch]) -> Terms:
         inputs, logits = at_head(self.net, batches)
         labels = [y for _, y in batches]
-        risk = F.cross_entropy(torch.cat(logits), torch.cat(labels))
+        mean = risk(torch.cat(logits), torch.cat(labels), self.class_weights)
         weight = self.penalty if self.phase else 0.0
         with torch.set_grad_enabled(weight > 0 and torch.is_grad_enabled()):
             variances = torch.stack([head_variance(*one) for one in zip(inputs, logits, labels, strict=True)])
             past = 0 if self.averages is None else self._own(self.averages) * (self.ema / (1 - self.ema))
             penalty = (past + variances).var(0, correction=0).mean()
-        return Terms(risk, penalty, weight, noted=variances.detach())
+        return Terms(mean, penalty, weight, noted=variances.detach())
 
     @torch.no_grad()
     def remember(self, terms: Terms) -> None:

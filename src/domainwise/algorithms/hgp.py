@@ -30,4 +30,4 @@ class HGP(Penalized):
             center = mean_of(head_hessian_product(*head, mean) for head in heads)
         products = torch.stack([head_hessian_product(*head, g) for head, g in zip(heads, gradients, strict=True)])
         penalty = self.alpha * distance_to(center, products) + self.beta * distance_to(mean, gradients)
-        return Terms(risks(logits, batches).mean(), penalty)
+        return Terms(risks(logits, batches, self.class_weights).mean(), penalty)

@@ -55,7 +55,7 @@ class Hutchinson(Penalized):
         gradients = torch.stack([head_gradient(*head, y) for head, (_, y) in zip(heads, batches, strict=True)])
         diagonals, center = self._sampled(heads) if self.draws else _exact(heads)
         penalty = self.alpha * distance_to(center, diagonals) + self.beta * distance_to(gradients.mean(0), gradients)
-        return Terms(risks(logits, batches).mean(), penalty)
+        return Terms(risks(logits, batches, self.class_weights).mean(), penalty)
 
     def _sampled(self, heads: Sequence[Head]) -> tuple[Tensor, Tensor]:
         generator = torch.Generator(heads[0][0].device).manual_seed(self.seed)

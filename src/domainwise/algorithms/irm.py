@@ -30,4 +30,4 @@ class IRM(Penalized):
     def terms(self, batches: Sequence[Batch]) -> Terms:
         logits = apart(self.net(joined(batches)[0]), batches)
         penalty = mean_of(irm(z, y) for z, (_, y) in zip(logits, batches, strict=True))
-        return Terms(risks(logits, batches).mean(), penalty, self.penalty if self.phase else 1.0)
+        return Terms(risks(logits, batches, self.class_weights).mean(), penalty, self.penalty if self.phase else 1.0)

@@ -21,5 +21,5 @@ class MMD(Penalized):
 
     def terms(self, batches: Sequence[Batch]) -> Terms:
         features = [self.net.features(x) for x, _ in batches]
-        risk = risks([self.net.logits(f) for f in features], batches).mean()
+        risk = risks([self.net.logits(f) for f in features], batches, self.class_weights).mean()
         return Terms(risk, mmd(*features), self.penalty)

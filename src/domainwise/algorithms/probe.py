@@ -5,10 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from domainwise.algorithms import Algorithm, algorithm, hyper
-from domainwise.losses import Batch, joined
+from domainwise.losses import Batch, joined, risk
 
 
 @algorithm
@@ -40,4 +39,4 @@ class Probe(Algorithm):
         x, y = joined(batches)
         with torch.no_grad():
             features = self.net.features(x)
-        return F.cross_entropy(self.net.logits(features), y)
+        return risk(self.net.logits(features), y, self.class_weights)

@@ -3,10 +3,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torch import Tensor
-from torch.nn import functional as F
 
 from domainwise.algorithms import Algorithm, algorithm, hyper, uniform
-from domainwise.losses import Batch, joined, self_challenge
+from domainwise.losses import Batch, joined, risk, self_challenge
 
 
 @algorithm
@@ -26,4 +25,4 @@ class RSC(Algorithm):
         x, y = joined(batches)
         features = self.net.features(x)
         kept = self_challenge(self.net.logits, features, y, feature_drop=self.feature_drop, batch_drop=self.batch_drop)
-        return F.cross_entropy(self.net.logits(features * kept), y)
+        return risk(self.net.logits(features * kept), y, self.class_weights)

@@ -28,5 +28,5 @@ class VREx(Penalized):
             self.optimizer = self.stepper()
 
     def terms(self, batches: Sequence[Batch]) -> Terms:
-        risk = risks(apart(self.net(joined(batches)[0]), batches), batches)
+        risk = risks(apart(self.net(joined(batches)[0]), batches), batches, self.class_weights)
         return Terms(risk.mean(), risk.var(correction=0), self.penalty if self.phase else 1.0)

@@ -7,7 +7,8 @@ from typing import Any
 _DOMAINBED: dict[str, Any] = {
     "network": "resnet50", "weights": "pretrained", "freeze_batch_norm": True, "dropout": 0.0,
     "input_size": 224, "train_size": 256, "augment": "domainbed", "validation": "augmented",
-    "batch": 32, "balanced": False, "steps": 5001, "patience": 0, "evaluate_every": 300, "select_every": 300,
+    "batch": 32, "balanced": False, "class_weights": "none",
+    "steps": 5001, "patience": 0, "evaluate_every": 300, "select_every": 300,
     "holdout": 0.2, "domains_per_step": 0, "domains_by": "uniform", "features": "trained", "duplicates": "apart",
     "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
     "optimizer": "adam", "schedule": "constant", "clip": 0.0, "erm_updates": 0, "epochs": 0,

@@ -26,6 +26,7 @@ from domainwise.experiment.presets import (
     SMALL,
     UNTRAINED,
 )
+from domainwise.experiment.trial import written_weights
 from domainwise.machine import OWN_NETWORKS
 
 
@@ -55,6 +56,7 @@ class Settings:
     balanced: bool  # draw the classes equally often
     domains_per_step: int  # source domains in one update, other ones each time; 0: all of them
     domains_by: str  # which these are: all equally often, "uniform", or in proportion to their "size"
+    class_weights: str  # of the cross-entropy: "none", "balanced", or {"class": weight, ...}, which is kept as JSON
     features: str  # "trained" with the head, or "frozen": computed once, and the head alone is trained on them
     steps: int
     epochs: float  # passes over the training images, in the place of steps; 0: as many as steps say
@@ -138,6 +140,10 @@ CHECKS: dict[str, Check] = {
     "dropout": (lambda share: number(share) and 0 <= share < 1, "a number from 0 up, below 1"),
     "holdout": (lambda share: number(share) and 0 < share < 1, "between 0 and 1"),
     "lr": (lambda rate: number(rate) and rate > 0, "a number above 0"),
+    "class_weights": (
+        lambda weights: weights in ("none", "balanced") or (isinstance(weights, str) and weights.startswith("{")),
+        'none, balanced or a weight for each class, as in {"cat": 2}',
+    ),
     "weight_decay": (lambda rate: number(rate) and rate >= 0, "a number from 0 up"),
     "clip": (lambda norm: number(norm) and norm >= 0, "a number from 0 up"),
     "epochs": (lambda passes: number(passes) and 0 <= passes <= MOST, "a number from 0 up"),
@@ -207,6 +213,7 @@ def resolve(
         name: os.fspath(value) if isinstance(value, os.PathLike) else plain(value)
         for name, value in (given or {}).items()
     }
+    given = {name: written_weights(value) if name == "class_weights" else value for name, value in given.items()}
     for name in given:
         require("the name of a setting", name, str)
     check(given)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from domainwise.errors import InputError, closest, is_number, plain
 from domainwise.machine import place_of
 
 FILES = {"file": "source", "network_file": "network_source", "weights_file": "weights"}  # and where their hashes are
@@ -61,6 +62,8 @@ class Trial:
     domains_per_step: int = added(0)  # source domains in one update, other ones each time; 0: all of them
     domains_by: str = added("uniform")  # all equally often, or by "size"
     features: str = added("trained")  # "frozen": the head alone is trained, on features that were computed once
+
+    class_weights: str = added("none")  # of the cross-entropy: "none", "balanced", or {"class": weight, ...} as JSON
 
     label: str = field(default="", compare=False)  # how the user wrote it: what tables call it
     draw: int = field(default=0, compare=False)  # of a random search; what it drew is in the settings, and so in the id
@@ -136,6 +139,30 @@ _DETERMINING = {f.name for f in fields(Trial) if f.compare}
 _ADDED = {f.name: f.default for f in fields(Trial) if "added" in f.metadata}
 _TYPES = {"str": str, "int": int, "float": (int, float), "bool": bool, "tuple[str, ...]": tuple}
 _KINDS: dict[str, Any] = {f.name: _TYPES.get(str(f.type), Mapping) for f in fields(Trial) if "|" not in str(f.type)}
+
+
+def written_weights(given: object) -> object:
+    """Return the weights of classes as a trial has them, a text; what is no mapping comes back as it is."""
+    if isinstance(given, str) and given.startswith("{"):
+        try:
+            given = json.loads(given)
+        except ValueError as error:
+            raise InputError(f"cannot read class_weights={given}: {error}") from error
+    if not isinstance(given, Mapping):
+        return given
+    weights = [plain(weight) for weight in given.values()]
+    if not all(is_number(one) and 0 <= one < float("inf") for one in weights) or not any(weights):
+        raise InputError(f"class_weights are numbers from 0 up, and not all of them 0, got {dict(given)!r}")
+    return json.dumps(dict(zip(map(str, given), map(float, weights), strict=True)), sort_keys=True, ensure_ascii=False)
+
+
+def named_weights(text: str, classes: Sequence[str]) -> dict[str, float]:
+    """Return the weights that a trial has for some of the classes; a name that is none of them is refused."""
+    found: dict[str, float] = json.loads(text) if text.startswith("{") else {}
+    for name in found:
+        if name not in classes:
+            raise InputError(f'class_weights names "{name}", which is none of the classes: {closest(name, classes)}')
+    return found
 
 
 def separated(text: str) -> list[str]:

@@ -69,7 +69,9 @@ def _training(trial: Trial) -> list[str]:
     each = "for each source domain, drawn from all of them" if pooled else "of each source domain"
     most = f" at most, fewer where {trial.patience} evaluations bring nothing better" if trial.patience else ""
     batch = [f"{trial.steps} steps{most}" + (f" of {trial.batch} images {each}" if trial.batch else "")]
-    return [*batch, *(["all classes drawn equally often"] if trial.balanced else []), f"precision {trial.precision}"]
+    drawn = ["all classes drawn equally often"] if trial.balanced else []
+    weighed = [] if trial.class_weights == "none" else [f"class weights {trial.class_weights}"]
+    return [*batch, *drawn, *weighed, f"precision {trial.precision}"]
 
 
 def _evaluated(trial: Trial) -> str:

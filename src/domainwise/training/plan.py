@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from domainwise.algorithms import Spec, choice, hypers, log10, resolved
+from domainwise.algorithms._checks import asks_for
 from domainwise.data.domains import Domains
 from domainwise.data.sources.benchmarks import BENCHMARKS
 from domainwise.data.splits import holds_none_out
@@ -49,6 +50,7 @@ def plan(
         own = suited(of_algorithm(settings, spec.name, alone=len(specs) == 1), data)
         _refuse_frozen(spec, own)
         _refuse_some(spec, own, len(data) - max(map(len, targets)))
+        _refuse_unweighed(spec, own)
         same = {**shared_by_all(data, own), "average": average, **_named(spec)}
         layers.append((spec, own, origins(spec, own), same))
     trials: dict[str, Trial] = {}
@@ -106,6 +108,12 @@ def _tell_of_the_tiny(data: Domains, holdout: float) -> None:
             f"{len(tiny)} of the {len(data)} domains of {data.name} ({some(tiny)}) are too small to hold {holdout:.0%} "
             "of them out, or of one group: they are trained on, and nothing of them counts in validation"
         )
+
+
+def _refuse_unweighed(spec: Spec, settings: Settings) -> None:
+    if settings.class_weights != "none" and not asks_for(spec.cls(), "class_weights"):
+        how = "its loss does not ask for self.class_weights, which losses.risk takes as its last argument"
+        raise InputError(f"{spec.label} weighs no classes, for {how}: add that, or leave class_weights out")
 
 
 def _named(spec: Spec) -> dict[str, str]:
@@ -173,8 +181,8 @@ def _random(root: int, name: str) -> np.random.RandomState:
 
 def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
     """Return the part of a trial that does not depend on hyperparameters, target or seed."""
-    same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "steps", "patience",
-            "optimizer", "schedule", "clip", "erm_updates",
+    same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "class_weights", "steps",
+            "patience", "optimizer", "schedule", "clip", "erm_updates",
             "evaluate_every", "features", "holdout", "domains_per_step", "domains_by", "precision", "selection",
             "select_every", "test", "train_size")  # fmt: skip
     images = data.form == "images"

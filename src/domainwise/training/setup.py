@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -22,7 +24,7 @@ from domainwise.data.decoded.read_ahead import source_of
 from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
 from domainwise.errors import InputError
-from domainwise.experiment.trial import Trial
+from domainwise.experiment.trial import Trial, named_weights
 from domainwise.networks.network import Network
 from domainwise.saved_models.build import Featurizer, algorithm_of, network_of, normalisation
 from domainwise.saved_models.evaluation import Evaluator
@@ -89,6 +91,8 @@ def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str]
         inputs = Inputs("none", 0)
     how = {"balanced": trial.balanced, "some": trial.domains_per_step, "by": trial.domains_by}
     feed = Feed(sources, inputs, trial.batch, trial.seed, pooled=algorithm.pooled, **how)  # type: ignore[arg-type]
+    for one in (algorithm, *([update.erm] if isinstance(update, ErmFirst) else [])):
+        one.class_weights = class_weights(trial, feed, data.classes)  # type: ignore[misc]  # its own
     evaluator = Evaluator(trial, algorithm, parts, feed, options.evaluate_all, submit)
     losses = Losses(algorithm, [part.domain.name for part in sources])
     return Setup(algorithm, update, feed, evaluator, losses, Averages(trial.average), made.featurizer if made else None)
@@ -169,6 +173,32 @@ def too_little(algorithm: Algorithm, parts: int, most: int) -> str:
     else:
         return ""
     return f"the GPU has too little memory, and {why}: {remedy}"
+
+
+def class_weights(trial: Trial, feed: Feed, classes: Sequence[str]) -> Tensor | None:
+    """Return how much each class counts in the cross-entropy; None where all count alike.
+
+    Balanced weights have every class count the same in an update, as its minibatches are drawn, and are 1 on average.
+    """
+    if trial.class_weights == "none":
+        return None
+    device = feed.parts[0].device
+    if trial.class_weights != "balanced":
+        given = named_weights(trial.class_weights, classes)
+        return torch.tensor([given.get(name, 1.0) for name in classes], device=device)
+    chances = _class_chances(feed, len(classes))
+    weights = np.divide(1, chances * (chances > 0).sum(), where=chances > 0, out=np.ones(len(classes)))
+    return torch.from_numpy(weights).float().to(device)
+
+
+def _class_chances(feed: Feed, classes: int) -> npt.NDArray[np.float64]:
+    """Return how often an image of each class is drawn, which by size without replacement is only about so."""
+    each = [part.domain.labels[part.rows] for part in feed.parts]
+    counts = [np.bincount(own, minlength=classes) for own in ([np.concatenate(each)] if feed.pooled else each)]
+    drawn = [(count > 0) if feed.balanced else count for count in counts]
+    shares = [own / own.sum() for own in drawn]
+    by_size = feed.some > 0 and feed.by == "size" and not feed.pooled
+    return np.asarray(np.average(shares, 0, feed.sizes.numpy() if by_size else None))
 
 
 @contextmanager

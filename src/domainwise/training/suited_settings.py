@@ -20,6 +20,7 @@ from domainwise.experiment.presets import AUTO, BACKBONE, UNTRAINED
 from domainwise.experiment.records import publish, publish_once
 from domainwise.experiment.results import homes, trial_in
 from domainwise.experiment.settings import Choice, Settings, follow
+from domainwise.experiment.trial import named_weights
 from domainwise.files import make_folder
 from domainwise.networks.network import FORMS, OTHERS, fitting
 from domainwise.networks.own import OWN
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 def suited(settings: Settings, data: Domains) -> Settings:
     """The same settings, with ``input_size`` that of the images where only the preset quick has an opinion on it."""
     _refuse_holdout(settings, data)
+    named_weights(settings.class_weights, data.classes)
     settings = _in_updates(settings, data)
     if settings.erm_updates >= settings.steps:
         raise InputError(
