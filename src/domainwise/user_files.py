@@ -6,8 +6,9 @@ import ast
 import dis
 import hashlib
 import linecache
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import getsource, unwrap
@@ -17,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from domainwise.errors import InputError
+from domainwise.errors import InputError, closest
+
+OWN = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")  # a function of a user's own
 
 
 def source_of(file: Path | str) -> str:
@@ -52,6 +55,22 @@ def module_of(file: Path, sha256: str = "") -> ModuleType:
                 f"{file.name} cannot be imported: {type(error).__name__}: {error}{_beside(file, error)}"
             ) from error
     return sys.modules[name]
+
+
+def function_of(written: re.Match[str], source: str = "") -> Callable[..., object]:
+    """Return the function that FILE.py:FUNCTION names; with ``source``, the file must have that hash."""
+    file, function = Path(written["file"]), written["function"]
+    module = module_of(file, source)
+    make = getattr(module, function, None)
+    if callable(make):
+        return make  # type: ignore[no-any-return]
+    known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+    raise InputError(f'{file.name} has no function "{function}": {closest(function, known) if known else "none"}')
+
+
+def name_of(written: re.Match[str]) -> str:
+    """Return the name that sentences have for the function, without the folders its file lies in."""
+    return f"{Path(written['file']).name}:{written['function']}"
 
 
 def file_of(cls: type) -> Path | None:

@@ -8,13 +8,18 @@ the sum of their confidences and how many were right.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from domainwise.errors import InputError, closest
 from domainwise.experiment.records import Calibration, Confusion, Scores
+from domainwise.user_files import OWN, function_of, name_of
 
 BINS = 15
 
@@ -141,6 +146,34 @@ METRICS = {
     "macro_f1": Metric("macro F1", _counting(macro_f1)),
     "auroc": Metric("AUROC", auroc),
 }
+
+
+def metric(name: str, source: str = "") -> Metric:
+    """Return a metric by its name, or one of somebody's own by its place: ``my_metric.py:score``.
+
+    That is a function of labels (N,) and probabilities (N, classes) that returns a number, larger where it is better.
+    With ``source`` its file must have that hash.
+    """
+    if name in METRICS:
+        return METRICS[name]
+    written = OWN.fullmatch(name)
+    if not written:
+        raise InputError(f'there is no metric "{name}": {closest(name, METRICS)}; one of your own is FILE.py:FUNCTION')
+    if not Path(written["file"]).is_file():
+        raise InputError(f'the metric "{name}" is in no file: there is no {written["file"]}')
+    title = name_of(written)
+    return Metric(title, partial(_checked, function_of(written, source), title))
+
+
+def _checked(score: Callable[..., Any], name: str, labels: Numbers, probabilities: Shares) -> float:
+    """Return what somebody's own metric gives, if that is a number."""
+    try:
+        value = float(score(labels.copy(), probabilities.copy()))
+    except Exception as error:
+        raise InputError(f"the metric {name} raised {type(error).__name__}: {error}") from error
+    if not math.isfinite(value):
+        raise InputError(f"the metric {name} gave {value} for {len(labels):,} labels: let it give a finite number")
+    return value
 
 
 def measures(part: Scores) -> dict[str, float]:

@@ -15,8 +15,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from domainwise.errors import InputError, require
 from domainwise.networks.forms import channels_first, extent_of, form_of
-from domainwise.networks.own import OWN, function_of, made_by, name_of, sizes, tried, width_of
-from domainwise.user_files import source_of
+from domainwise.networks.own import made_by, sizes, tried, width_of
+from domainwise.user_files import OWN, function_of, name_of, source_of
 
 
 class Network(nn.Module):

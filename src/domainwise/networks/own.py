@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from domainwise.errors import InputError, closest
-from domainwise.user_files import module_of
-
-OWN = re.compile(r"(?P<file>.+\.py):(?P<function>\w+)")
-
-
-def function_of(written: re.Match[str], source: str = "") -> Callable[..., object]:
-    """Return the function that FILE.py:FUNCTION names; with ``source``, the file must have that hash."""
-    file, function = Path(written["file"]), written["function"]
-    module = module_of(file, source)
-    make = getattr(module, function, None)
-    if callable(make):
-        return make  # type: ignore[no-any-return]
-    known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-    raise InputError(f'{file.name} has no function "{function}": {closest(function, known) if known else "none"}')
+from domainwise.errors import InputError
+from domainwise.user_files import function_of, name_of
 
 
 def made_by(written: re.Match[str], channels: int, classes: int, source: str) -> nn.Module:
@@ -38,11 +23,6 @@ def made_by(written: re.Match[str], channels: int, classes: int, source: str) ->
             f"{name} must return a Network or a featurizer (an nn.Module), and it returned a {type(made).__name__}"
         )
     return made
-
-
-def name_of(written: re.Match[str]) -> str:
-    """Return the name that sentences have for the function, without the folders its file lies in."""
-    return f"{Path(written['file']).name}:{written['function']}"
 
 
 def width_of(featurizer: nn.Module, shape: tuple[int, ...], name: str) -> int:

@@ -63,13 +63,19 @@ class Results:
         return [outcome for outcome in self.outcomes if outcome.result["status"] != "finished"]
 
     @typed
-    def table(self, format: str = "table", select: str | None = None) -> str:
+    def table(self, format: str = "table", select: str | None = None, metric: str | None = None) -> str:
         """Return the table as text. ``select`` names a rule of :mod:`domainwise.experiment.selection`.
 
-        Without it, each trial counts at the step that it selected itself.
+        Without it, each trial counts at the step that it selected itself. ``metric`` takes the place of accuracy:
+        balanced_accuracy, macro_f1, auroc, worst_domain, or a function of one's own as "my_metric.py:score".
         """
+        from domainwise.report.scored import table_in
         from domainwise.report.tables import accuracy_table, table_by
 
+        if metric is not None and select is not None:
+            raise InputError("a metric is of the step that each trial selected itself: give select or metric, not both")
+        if metric is not None:
+            return table_in(self.outcomes, metric).render(format)
         return (accuracy_table(self.outcomes) if select is None else table_by(self.outcomes, select)).render(format)
 
     def frame(self) -> pd.DataFrame:

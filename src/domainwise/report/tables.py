@@ -25,16 +25,28 @@ def accuracy_table(outcomes: Sequence[Outcome]) -> Table:
     return table_of(arrange(outcomes), outcomes)
 
 
-def table_of(grid: Grid, outcomes: Sequence[Outcome], how: str = "at the step chosen on the source domains") -> Table:
-    """Return the table of outcomes that are arranged already; ``how`` says how they were selected."""
+HOW = "at the step chosen on the source domains"
+
+
+def table_of(
+    grid: Grid, outcomes: Sequence[Outcome], how: str = HOW, what: str = "Accuracy", worst: bool = False
+) -> Table:
+    """Return the table of outcomes that are arranged already; ``how`` says how they were selected.
+
+    ``what`` names their numbers. With ``worst`` the lowest target stands in the place of the mean over targets.
+    """
     seeds = most_seeds(grid)
+    over = _worst_target if worst else _average
     rows = [
-        Row(name, (*cells, _average(cells), _validation(groups)))
+        Row(name, (*cells, over(cells), _validation(groups)))
         for name, groups in grid.items()
         for cells in [tuple(_cell(group, seeds) for group in groups.values())]
     ]
     targets = tuple(next(iter(grid.values()), {}))
-    return Table((*targets, "Avg", "validation"), _ranked(rows), _caption(rows, outcomes, grid, how))
+    columns = (*targets, "worst" if worst else "Avg", "validation")
+    return Table(
+        columns, _ranked(rows), _caption(rows, outcomes, grid, f"{what} in percent on the target domain, {how}.")
+    )
 
 
 def _cell(group: Group, seeds: int) -> Cell:
@@ -70,6 +82,16 @@ def _average(cells: Sequence[Cell]) -> Cell:
     )
 
 
+def _worst_target(cells: Sequence[Cell]) -> Cell:
+    """Return the lowest column of every seed that all columns have, mean over these seeds."""
+    columns = [cell.values or {} for cell in cells]
+    shared = sorted(set.intersection(*(set(values) for values in columns)))
+    values = {seed: min(column[seed] for column in columns) for seed in shared}
+    lost = sum(cell.lost for cell in cells)
+    mean = fmean(values.values()) if values else None
+    return Cell(mean, standard_error([*values.values()]), len(values), values, lost=lost)
+
+
 def _validation(groups: Mapping[str, Group]) -> Cell:
     finished = [o.selected for group in groups.values() for o in group.values() if accuracy(o) is not None]
     found = [selected["validation"] for selected in finished if selected["validation"] is not None]
@@ -88,7 +110,7 @@ def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid, how: 
         return "No trial has come to an end yet."
     most = max(cell.n for row in rows for cell in row.cells[:-2])
     groups = [group for groups in grid.values() for group in groups.values()]
-    said = [f"Accuracy in percent on the target domain, {how}."]
+    said = [how]
     if most:
         said.append(about_errors(most))
     if any(cell.lost for row in rows for cell in row.cells):

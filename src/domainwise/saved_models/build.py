@@ -21,8 +21,8 @@ from domainwise.experiment.optimization import optimizer_of, schedule_of
 from domainwise.experiment.trial import Trial
 from domainwise.files import replacing, sha256, sync
 from domainwise.networks.network import Network, build
-from domainwise.networks.own import OWN
 from domainwise.networks.weight_files import save_tensors
+from domainwise.user_files import OWN
 
 
 @dataclass(frozen=True)

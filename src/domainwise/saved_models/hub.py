@@ -12,10 +12,17 @@ from domainwise.errors import InputError, warn
 from domainwise.networks.forms import form_of
 from domainwise.networks.pretrained import hub_answers
 from domainwise.saved_models.build import FEATURIZER, shape_of
-from domainwise.saved_models.card import CARD, MADE_FROM, README, shared_text
+from domainwise.saved_models.card import CARD, ESTIMATE, MADE_FROM, README, shared_text
 
 PREFIX = "hf:"
-FILES = ("config.json", "model.safetensors", FEATURIZER, CARD, MADE_FROM)  # and README.md; nothing else is fetched
+FILES = (
+    "config.json",
+    "model.safetensors",
+    FEATURIZER,
+    CARD,
+    MADE_FROM,
+    ESTIMATE,
+)  # and README.md; nothing else is fetched
 REPOSITORY = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 
 

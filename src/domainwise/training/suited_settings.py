@@ -23,9 +23,9 @@ from domainwise.experiment.settings import Choice, Settings, follow
 from domainwise.experiment.trial import named_weights
 from domainwise.files import make_folder
 from domainwise.networks.network import FORMS, OTHERS, fitting
-from domainwise.networks.own import OWN
 from domainwise.networks.pretrained import at_hand, network_for
 from domainwise.networks.weight_files import weights_sha256
+from domainwise.user_files import OWN
 
 if TYPE_CHECKING:
     from domainwise.data.sources.listing import Listing

@@ -30,6 +30,13 @@ def report(
         Path | None, typer.Option("-o", "--output", help="The file; FOLDER/report.html if none is given.")
     ] = None,
     select: o.Select = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Only print the table, in balanced_accuracy, macro_f1, auroc, worst_domain, or my_metric.py:score.",
+        ),
+    ] = None,
     difference: Annotated[
         float, typer.Option(metavar="POINTS", help="The smallest difference between two algorithms that matters.")
     ] = 1.0,
@@ -50,11 +57,11 @@ def report(
     """Print the table of a folder of results, say in words what it shows, and write its report anew."""
     from domainwise.report.power import power
 
-    if select is not None and output is not None:
-        raise InputError("a report shows what the trials themselves selected: give --select or -o, not both")
+    if output is not None and (select or metric):
+        raise InputError("a report shows the accuracies that the trials selected: give -o, or --select or --metric")
     results = _opened(folder, data, quiet)
-    print(results.table(format, select), flush=True)
-    if select is not None:
+    print(results.table(format, select, metric), flush=True)
+    if select or metric:
         return
     found = power(results, difference, baseline=baseline, window=_window(window))
     print_answer(results, format, quiet, found)
