@@ -5,6 +5,7 @@ Nothing of it is committed: it cannot say other than the code does.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -84,11 +85,16 @@ def table_of_names() -> str:
     return f"\n| name | |\n|---|---|\n{rows}"
 
 
+EXAMPLES: dict[str, str] = tomllib.loads((Path(__file__).parent / "examples.toml").read_text(encoding="utf-8"))
+
+
 def documented(module: str, name: str) -> str:
     thing = getattr(__import__(module, fromlist=[name]), name)
     how = "autoclass" if isinstance(thing, type) else "autofunction" if callable(thing) else "autodata"
     members = "\n   :members:\n" if how == "autoclass" and not issubclass(thing, Exception) else "\n"
-    return f"```{{eval-rst}}\n.. {how}:: {module}.{name}{members}```\n\n"
+    example = EXAMPLES.get(name, "") if module == "domainwise" else ""
+    shown = f"```python\nimport domainwise as dw\n\n{example.strip()}\n```\n\n" if example else ""
+    return f"```{{eval-rst}}\n.. {how}:: {module}.{name}{members}```\n\n{shown}"
 
 
 def first_sentence(text: str | None) -> str:

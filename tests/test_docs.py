@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ import torch
 from made_data import image_folder
 from torch import nn
 
+import domainwise as dw
 from domainwise.__main__ import main
 
 ROOT = Path(__file__).parents[1]
@@ -102,6 +104,18 @@ def test_python_runs(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "snippet", module)  # where classes of the snippet are pickled from
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), vars(module))
+
+
+EXAMPLES = tomllib.loads((ROOT / "docs" / "examples.toml").read_text(encoding="utf-8"))
+
+
+def test_every_public_name_has_an_example() -> None:
+    assert {*dw.__all__} - {"__version__"} == {*EXAMPLES}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of_a_public_name_runs(name: str, workplace: Path) -> None:
+    exec(compile(EXAMPLES[name], name, "exec"), {"dw": dw})
 
 
 COMMANDS = [
