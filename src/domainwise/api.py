@@ -125,7 +125,7 @@ def prepare(
     data: Domains,
     algorithms: Given | Sequence[Given],
     *,
-    targets: str | Sequence[str] = "all",
+    targets: str | Sequence[str] = "auto",
     seeds: int | str | Sequence[int] = 3,
     settings: Settings | None = None,
     average: str | Sequence[str] = "none",
@@ -155,7 +155,7 @@ def compare(
     data: Domains | str | os.PathLike[str],
     algorithms: Given | Sequence[Given] = "erm,arith",
     *,
-    targets: str | Sequence[str] = "all",
+    targets: str | Sequence[str] = "auto",
     seeds: int | str | Sequence[int] = 3,
     draws: int = 1,
     preset: str = "quick",
@@ -194,6 +194,8 @@ def compare(
         data: domains, or what ``--data`` takes ("photos", "pacs=DIR", "manifest.csv"), which is then decoded in the
             size that the settings ask for, into ``cache``; with ``store="files"`` images stay in their files and are
             decoded whenever they are needed, which "auto" does where there is no room for them.
+        targets: domains to hold out: names, "a+b" at once, "all" in turn, or "official", the split that data may have
+            of their own; "auto" is that where there is one, and else "all".
         seeds: how many, or which, as in "100-107".
         draws: above 1 searches at random beside the defaults.
         average: an averager such as "swad", or several as in "swad,ma", each reported beside the model; "auto" is what

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -18,8 +19,8 @@ from domainwise.acceleration.cuda_graph import Fast, prepare
 from domainwise.acceleration.shared_device import arithmetic_units
 from domainwise.data.batches.feed import EVALUATION_BATCH, Inputs, Part
 from domainwise.data.batches.rows import Chosen
-from domainwise.data.domains import Domains
-from domainwise.data.splits import split_domain
+from domainwise.data.domains import MAIN, Domains
+from domainwise.data.splits import is_official, official_rows, split_domain
 from domainwise.errors import InputError
 from domainwise.experiment.settings import CHOICES
 from domainwise.experiment.trial import Trial
@@ -81,13 +82,19 @@ def task(model: Model, data: Domains, most: int = 1000, *, precision: str | None
     if precision not in CHOICES["precision"]:
         raise InputError(f'the precision must be {", ".join(CHOICES["precision"])}, got "{precision}"')
     inputs = Inputs("none", trial.input_size, model.config["mean"], model.config["std"])
-    domains = {}
+    official = official_rows(data, MAIN) if is_official(data, trial.targets) else None
+    targets, domains = trial.targets if official is None else (), {}
     for i, domain in enumerate(data):
-        main, _ = split_domain(domain, i, trial.holdout, trial.seed)
+        if official is None:
+            main, _ = split_domain(domain, i, trial.holdout, trial.seed)
+        elif i in official:
+            main = official[i]
+        else:
+            main, targets = np.arange(len(domain)), (*targets, domain.name)
         domains[domain.name] = _whole(Part(domain, main, str(device)), inputs, most, precision)
     net = model.algorithm.net.eval()
     prepare(net, precision=precision, fast=Fast(compile=False))
-    return Task(net, domains, trial.targets, trial.seed, precision)
+    return Task(net, domains, targets, trial.seed, precision)
 
 
 def _whole(part: Part, inputs: Inputs, most: int, precision: str) -> Batch:

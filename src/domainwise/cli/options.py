@@ -32,7 +32,10 @@ _DATA = typer.Option(
 Data = Annotated[str, _DATA]
 DataIfAny = Annotated[str | None, _DATA]
 Algorithms = Annotated[str, typer.Option(help="Such as erm,fish or arith(inner_steps=3) or my_idea.py:MyIdea; or all.")]
-Targets = Annotated[str, typer.Option(help="Domains to hold out, one after the other: a,b or all; a+b at once.")]
+Targets = Annotated[
+    str,
+    typer.Option(help="Domains to hold out: a,b or all, one after the other; a+b at once; official: the data's split."),
+]
 Seeds = Annotated[str, typer.Option(metavar="N|A-B", help="How many seeds, or which: 3, or 100-107 or 4,9.")]
 Preset = Annotated[str, typer.Option(help="quick, domainbed or swad: see domainwise presets.", metavar="NAME")]
 Probe = Annotated[

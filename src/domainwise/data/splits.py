@@ -1,15 +1,19 @@
-"""Hold images out by the rule of the published protocol, from the seed and the position of the domain alone."""
+"""Hold images out by the rule of the published protocol, from the seed and the domain alone, or as the data say."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.domains import FREE, HOLDOUT, MAIN, VAL, Domain, Fixed, Labels
+from domainwise.data.domains import FREE, HOLDOUT, MAIN, PARTS, TEST, VAL, Domain, Domains, Fixed, Labels
 from domainwise.errors import InputError
 from domainwise.seeds import seed_hash
 
 Indices = npt.NDArray[np.int64]
+
+OFFICIAL = "official"  # the target of trials that go by a split of the data's own
 
 
 def split_domain(domain: Domain, position: int, holdout: float, seed: int) -> tuple[Indices, Indices]:
@@ -35,6 +39,38 @@ def holds_none_out(domain: Domain, holdout: float) -> bool:
     """Whether a domain is too small to hold a part out, or all its images are of one group."""
     alone = domain.groups is not None and len(np.unique(domain.groups)) == 1
     return domain.fixed is None and (alone or int(len(domain) * holdout) == 0)
+
+
+def is_official(data: Domains, targets: Sequence[str]) -> bool:
+    """Return whether a trial with these targets goes by the official split of the data."""
+    return tuple(targets) == (OFFICIAL,) and data.has_official_split
+
+
+def sources_of(data: Domains, targets: Sequence[str]) -> list[str]:
+    """Return the names of the domains that are trained on while these targets are held out."""
+    if is_official(data, targets):
+        return [data.names[i] for i in official_rows(data, MAIN)]
+    return [name for name in data.names if name not in targets]
+
+
+def official_rows(data: Domains, part: int) -> dict[int, Indices]:
+    """Return the rows that are in one of PARTS, by the position of their domain; domains without any are left out."""
+    found = {i: np.flatnonzero(domain.fixed == part) for i, domain in enumerate(data) if domain.fixed is not None}
+    return {i: rows for i, rows in found.items() if len(rows)}
+
+
+def refuse_gaps(data: Domains, selection: str = "validation") -> None:
+    """Refuse an official split without a part that training, selection or the test needs."""
+    wanted = {MAIN: "to train on", TEST: "to test on"}
+    found = {part for part in PARTS if official_rows(data, part)}
+    if selection in ("id_val", "val"):
+        wanted |= {part: f"for selection={selection}" for part, name in PARTS.items() if name == selection}
+    elif selection != "last" and not found & {HOLDOUT, VAL}:
+        wanted[VAL] = "to choose the step by (nor of id_val)"
+    for part, why in wanted.items():
+        if part not in found:
+            there = ", ".join(PARTS[one] for one in sorted(found))
+            raise InputError(f"the official split of {data.name} has no images of {PARTS[part]} {why}; it has {there}")
 
 
 def split(

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from domainwise.data.splits import OFFICIAL
 from domainwise.errors import InputError
 from domainwise.experiment.metrics import BINS, whole
 from domainwise.experiment.records import finite
@@ -137,7 +138,8 @@ def is_record(record: Any, targets: Iterable[str] = ()) -> bool:
     try:
         tables = [record["domains"], record.get("average"), *record.get("averages", {}).values()]
         found = [part for table in tables for part in _parts(table or {})]
-        needed = [("main" if name in targets else "holdout") in parts for name, parts in record["domains"].items()]
+        tested = {*targets, "id_test"} if OFFICIAL in targets else {*targets}
+        needed = [("main" if name in tested else "holdout") in parts for name, parts in record["domains"].items()]
         numbers = is_whole(record["step"]) and is_number(record.get("seconds")) and is_number(record.get("loss"))
         numbers = numbers and all(map(is_number, record.get("walk", {}).values()))
         return numbers and all(needed) and all(map(_is_part, found))

@@ -23,6 +23,7 @@ class Scores(TypedDict):
     count: NotRequired[int]  # images
     confusion: NotRequired[Confusion]
     calibration: NotRequired[Calibration]
+    metrics: NotRequired[dict[str, float]]  # scores by group, and what a benchmark judges by; of official splits
 
 
 # {"15": {"holdout": {"accuracy": 0.95, "loss": 0.2, "count": 60}},             a source
@@ -50,6 +51,9 @@ class Measures(TypedDict, total=False):
     calibration_error: float
     worst_domain: str
     worst_accuracy: float
+    worst_group: float  # of an official split: the lowest accuracy of a group, or of a domain
+    percentile_10: float  # ... and that which nine of ten of them exceed
+    judged: float  # ... and the score that a benchmark judges by
 
 
 class Summary(TypedDict, total=False):

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from domainwise.data.splits import OFFICIAL
 from domainwise.errors import InputError, closest
-from domainwise.experiment.records import Record, Scores, Summary
+from domainwise.experiment.records import DomainScores, Record, Scores, Summary
 from domainwise.experiment.trial import Trial
 
 Targets = Collection[str]
@@ -46,22 +47,41 @@ def rule(name: str) -> Rule:
 
 def validation(record: Record, targets: Targets) -> float:
     """Return the accuracy on the source domains' hold-outs, every domain counting the same."""
-    held_out = _held_out(record, targets)
     # numpy's rounding is that of the published tables, where two steps can differ in the last digit only
-    return float(np.mean([part["accuracy"] for part in held_out]))
+    return float(np.mean([_score(part) for part in held_out(record["domains"], targets)]))
 
 
 def pooled_validation(record: Record, targets: Targets) -> float:
     """Return the accuracy on the source domains' hold-outs, every image counting the same."""
-    held_out = _held_out(record, targets)
-    if any("count" not in part for part in held_out):
+    parts = held_out(record["domains"], targets)
+    if any("count" not in part for part in parts):
         raise InputError("these records do not say how many images they are over: use the rule validation, not pooled")
-    right = sum(part["accuracy"] * part["count"] for part in held_out)
-    return float(right / sum(part["count"] for part in held_out))
+    right = sum(part["accuracy"] * part["count"] for part in parts)
+    return float(right / sum(part["count"] for part in parts))
 
 
-def _held_out(record: Record, targets: Targets) -> list[Scores]:
-    return [parts["holdout"] for name, parts in record["domains"].items() if name not in targets]
+def held_out(domains: DomainScores, targets: Targets) -> list[Scores]:
+    """Return the scores to select by: of the sources' hold-outs, or of the validation set of an official split.
+
+    Where that has two, it is the one of domains that are not trained on.
+    """
+    found = {name: parts["holdout"] for name, parts in domains.items() if name not in targets and "holdout" in parts}
+    named = [name for name in ("val", "id_val") if OFFICIAL in targets and name in found]
+    return [found[named[0]]] if named else [*found.values()]
+
+
+def _score(part: Scores) -> float:
+    """The number that a benchmark judges its split by, where it has one; otherwise the accuracy."""
+    return part.get("metrics", {}).get("judged", part["accuracy"])
+
+
+def _of_set(name: str) -> Callable[[Record, Targets], float]:
+    def value(record: Record, targets: Targets) -> float:
+        if OFFICIAL not in targets or name not in record["domains"]:
+            raise InputError(f"the rule {name} is for trials on an official split that has such a part")
+        return _score(record["domains"][name]["holdout"])
+
+    return value
 
 
 def by_validation(records: Sequence[Record], targets: Targets) -> Record:
@@ -82,11 +102,11 @@ def eligible(records: Sequence[Record], trial: Trial) -> list[Record]:
     return [one for one in records if one["step"] % trial.select_every == 0 or one is records[-1]]
 
 
-def summary(record: Record, targets: Targets, test: str = "main") -> Summary:
-    """Return the numbers that tables print of a record."""
+def summary(record: Record, targets: Targets, test: str = "main", by: str = "validation") -> Summary:
+    """Return the numbers that tables print of a record; ``by`` is the rule that chose it."""
     return {
         "step": record["step"],
-        "validation": validation(record, targets),
+        "validation": rule(by).value(record, targets) if by in ("val", "id_val") else validation(record, targets),
         "target": target_accuracy(record, targets, test) if targets else None,  # where none is held out
         "targets": {name: target_accuracy(record, [name], test) for name in targets},
     }
@@ -155,6 +175,18 @@ RULES: dict[str, Rule] = {
         _oracle,
     ),
     "last": Rule("last step", "is the last one", _last_step),
+    "val": Rule(
+        "validation set of the official split",
+        "had the best score on the validation set of the official split",
+        _every_step(_of_set("val")),
+        _of_set("val"),
+    ),
+    "id_val": Rule(
+        "validation set of the official split, of the domains that are trained on",
+        "had the best score on the official split's images held out of the domains that are trained on",
+        _every_step(_of_set("id_val")),
+        _of_set("id_val"),
+    ),
     "leave-one-out": Rule(
         "leave-one-domain-out cross-validation",
         "had the best mean accuracy on each source domain in turn, held out as a second target",

@@ -156,7 +156,7 @@ CHOICES = {
     "validation": ("plain", "augmented"),
     "duplicates": ("together", "apart"),
     "test": ("main", "all"),
-    "selection": ("validation", "pooled", "oracle", "last"),
+    "selection": ("validation", "pooled", "oracle", "last", "val", "id_val"),
     "precision": ("fp32", "tf32", "bf16"),
 }
 

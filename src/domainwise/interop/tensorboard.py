@@ -133,7 +133,7 @@ def _domain_scalars(trial: Trial, record: Record) -> dict[str, float]:
     for name, parts in record["domains"].items():
         if name in targets:
             points[f"target accuracy/{name}"] = target_accuracy(record, [name], trial.test)
-        else:
+        elif "holdout" in parts:
             points[f"validation accuracy/{name}"] = parts["holdout"]["accuracy"]
             if "loss" in parts["holdout"]:  # not where the records are DomainBed's
                 points[f"validation loss/{name}"] = _number(parts["holdout"]["loss"])

@@ -195,7 +195,7 @@ def curves(outcomes: Sequence[Outcome]) -> pd.DataFrame:
 
 
 SETTINGS = ("draw", "network", "weights", "steps", "batch", "input_size", "average")
-MEASURES = ("balanced_accuracy", "macro_f1", "calibration_error")
+MEASURES = ("balanced_accuracy", "macro_f1", "calibration_error", "worst_group", "percentile_10", "judged")
 
 
 def _worst(unseen: Mapping[str, float]) -> dict[str, object]:

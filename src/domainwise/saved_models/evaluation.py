@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -19,16 +20,19 @@ from domainwise.acceleration.shared_device import Submit, directly
 from domainwise.algorithms import Algorithm
 from domainwise.algorithms._bases import walk_health
 from domainwise.averaging import refresh_batch_norm, swapped_in
-from domainwise.data.batches.feed import Feed, Inputs, Part, batches
+from domainwise.data.batches.feed import Feed, Inputs, Part, batches, together
+from domainwise.data.splits import OFFICIAL
 from domainwise.experiment.metrics import BINS, MANY, kept
 from domainwise.experiment.outcomes import TOP
 from domainwise.experiment.records import DomainScores, Scores
+from domainwise.experiment.selection import held_out
 from domainwise.experiment.trial import Trial
 from domainwise.seeds import seed_hash
 
 REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 
 Numbers = npt.NDArray[np.float32]
+Judge = Callable[[Sequence[Part], npt.NDArray[np.int64]], dict[str, float]]  # scores of what images are taken for
 
 
 def evaluate(
@@ -38,48 +42,61 @@ def evaluate(
 
     With ``counts`` also what :mod:`domainwise.experiment.metrics` derives everything else from.
     """
-    return Pending(part, _sums(algorithm, part, inputs, generator, counts)).result()
+    return Pending([part], _sums(algorithm, [part], inputs, generator, counts)).result()
 
 
 @dataclass(frozen=True)
 class Pending:
     """Hold an evaluation that the device may still be computing; it can go on with the next one meanwhile."""
 
-    part: Part
+    parts: Sequence[Part]
     sums: dict[str, Tensor]  # on the device
     logits: tuple[dict[str, Tensor], ...] = ()  # by batch, on the device
+    metrics: Judge | None = None
 
     def result(self) -> Scores:
         """Wait for the device, and return the scores."""
-        return _named(_fetched(self.sums), len(self.part))
+        found = _named(_fetched(self.sums), sum(map(len, self.parts)))
+        if self.metrics is None or not self.logits:
+            return found
+        return {**found, "metrics": self.metrics(self.parts, self.predicted)}
+
+    @property
+    def predicted(self) -> npt.NDArray[np.int64]:
+        """The class that every image is taken for."""
+        largest = [batch["top"][:, 0] if "top" in batch else batch["logits"].argmax(1) for batch in self.logits]
+        return torch.cat(largest).long().cpu().numpy()
 
     def columns(self) -> dict[str, Tensor]:
         """Wait for the device, and return what :mod:`domainwise.experiment.outcomes` keeps of every image."""
-        rows = self.part.rows
         told = {name: torch.cat([batch[name] for batch in self.logits]).cpu() for name in self.logits[0]}
-        index, label = torch.from_numpy(rows), torch.from_numpy(self.part.domain.labels[rows])
-        return {"index": index.int(), "label": label.int(), **told}
+        index = np.concatenate([part.first + part.rows for part in self.parts])
+        label = np.concatenate([part.domain.labels[part.rows] for part in self.parts])
+        return {"index": torch.from_numpy(index).int(), "label": torch.from_numpy(label).int(), **told}
 
 
 class Evaluator:
     """Evaluates a run's model on the holdout of every source, to select by, and on both parts of every target.
 
-    ``parts`` are the main part of every domain and its holdout. With ``evaluate_all`` the main parts of the sources
-    are evaluated too: nothing depends on them. A source that holds nothing out is not evaluated. The random draws
-    are apart from those of training and from each other, so that evaluating more, or an average too, changes no other
-    number.
+    ``parts`` are the main part of every domain and its holdout, of an official split those of several domains as one.
+    With ``evaluate_all`` the main parts of what is no target are evaluated too: nothing depends on them. A source that
+    holds nothing out is not evaluated. The random draws are apart from those of training and from each other, so that
+    evaluating more, or an average too, changes no other number. ``metrics`` has scores beside accuracy.
     """
 
     def __init__(
         self,
         trial: Trial,
         algorithm: Algorithm,
-        parts: Mapping[str, tuple[Part, Part]],
+        parts: Mapping[str, Mapping[str, Sequence[Part]]],
         feed: Feed,
         evaluate_all: bool = False,
         submit: Submit = directly,
+        metrics: Judge | None = None,
     ) -> None:
-        self.trial, self.algorithm, self.parts, self.feed = trial, algorithm, parts, feed
+        self.trial, self.algorithm, self.feed, self.metrics = trial, algorithm, feed, metrics
+        there = {name: {part: some for part, some in own.items() if any(map(len, some))} for name, own in parts.items()}
+        self.parts: Mapping[str, Mapping[str, Sequence[Part]]] = there
         self.evaluate_all, self.submit = evaluate_all, submit
         # Every average draws what it would as the only one.
         models = {"model": "model", **dict.fromkeys(trial.averages, "average")}
@@ -92,7 +109,7 @@ class Evaluator:
 
     def evaluate(self, model: str = "model") -> DomainScores:
         """Return the scores of the weights that are in the network now: the model's, or those of a named average."""
-        found = {name: self._domain(name, main, holdout, model) for name, (main, holdout) in self.parts.items()}
+        found = {name: self._domain(name, own, model) for name, own in self.parts.items()}
         pending = self.evaluated = {name: own for name, own in found.items() if own}
         return {name: {part: one.result() for part, one in own.items()} for name, own in pending.items()}
 
@@ -115,7 +132,7 @@ class Evaluator:
 
     def validation_loss(self, domains: DomainScores) -> float:
         """Return the mean loss on the holdouts of the sources."""
-        return fmean(parts["holdout"]["loss"] for name, parts in domains.items() if name not in self.trial.targets)
+        return fmean(part["loss"] for part in held_out(domains, self.trial.targets))
 
     @contextmanager
     def averaged(self, weights: Sequence[Tensor]) -> Iterator[None]:
@@ -127,24 +144,24 @@ class Evaluator:
             self.submit(lambda: refresh_batch_norm(net, (aside.draw() for _ in range(REFRESH))))  # type: ignore[misc]
             yield
 
-    def _domain(self, name: str, main: Part, holdout: Part, model: str) -> dict[str, Pending]:
+    def _domain(self, name: str, own: Mapping[str, Sequence[Part]], model: str) -> dict[str, Pending]:
         if name in self.trial.targets:
-            found = {"main": self._part(main)}
-            return {**found, "holdout": self._part(holdout)} if len(holdout) else found
-        if not len(holdout):
+            return {part: self._part(some) for part, some in own.items()}
+        if "holdout" not in own and OFFICIAL not in self.trial.targets:
             return {}
         augmented = self.trial.validation == "augmented"
-        pending = {"holdout": self._part(holdout, self.generators[model] if augmented else None)}
-        if not self.evaluate_all:
-            return pending
-        trained_on = self._part(main, self.generators[f"{model}, all"] if augmented else None, kept=False)
-        return {"main": trained_on, **pending}
+        generators = {"holdout": self.generators[model], "main": self.generators[f"{model}, all"]}
+        return {
+            part: self._part(own[part], generators[part] if augmented else None, kept=part == "holdout")
+            for part in ("main", "holdout")
+            if part in own and (self.evaluate_all or part == "holdout")
+        }
 
-    def _part(self, part: Part, generator: torch.Generator | None = None, kept: bool = True) -> Pending:
+    def _part(self, parts: Sequence[Part], generator: torch.Generator | None = None, kept: bool = True) -> Pending:
         logits: list[dict[str, Tensor]] = []
         keep = (lambda found, y: logits.append(_largest(found, y))) if kept else _nowhere
-        sums = self.submit(lambda: _sums(self.algorithm, part, self.feed.inputs, generator, counts=True, keep=keep))
-        return Pending(part, sums, tuple(logits))
+        sums = self.submit(lambda: _sums(self.algorithm, parts, self.feed.inputs, generator, counts=True, keep=keep))
+        return Pending(parts, sums, tuple(logits), self.metrics)
 
     def state_dict(self) -> dict[str, Any]:
         return {name: generator.get_state() for name, generator in self.generators.items()}
@@ -161,14 +178,17 @@ def _nowhere(logits: Tensor, y: Tensor) -> None:
 
 def _sums(
     algorithm: Algorithm,
-    part: Part,
+    parts: Sequence[Part],
     inputs: Inputs,
     generator: torch.Generator | None,
     counts: bool,
     keep: Callable[[Tensor, Tensor], None] = _nowhere,
 ) -> dict[str, Tensor]:
     sums: dict[str, Tensor] = {}
-    for x, y in batches(part, inputs, generator):
+    apart = chain.from_iterable(batches(part, inputs, generator) for part in parts)
+    # An algorithm with a context takes a batch for one domain's.
+    mixed = len(parts) > 1 and not algorithm.extra_channels
+    for x, y in together(parts, inputs, generator) if mixed else apart:
         logits = algorithm.predict(x).float()
         keep(logits, y)
         found = {**_totals(logits, y), **(_counts(logits, y) if counts else {})}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from domainwise.algorithms import Algorithm
 from domainwise.data.batches.feed import Inputs
 from domainwise.data.domains import Domains
+from domainwise.data.splits import is_official, sources_of
 from domainwise.errors import InputError
 from domainwise.experiment.outcomes import Table, write
 from domainwise.experiment.records import Record
@@ -57,7 +58,7 @@ class Keeper:
             self.about: dict[str, Any] = {
                 "trial": self.trial.shared(),
                 "classes": data.classes,
-                "domains": data.names,
+                "domains": _known(data, self.trial),
                 "channels": data.shape[-1],
                 **({} if self.trial.input_size else {"shape": data.shape}),
                 "input_size": self.trial.input_size,
@@ -184,3 +185,8 @@ def spread(count: int, steps: int) -> frozenset[int]:
     if not whole(count, least=0) or count > steps:
         raise InputError(f"snapshots is how many models to keep, from 0 to the {steps:,} updates, got {count!r}")
     return frozenset(max(0, round(k * steps / count) - 1) for k in range(1, count + 1))
+
+
+def _known(data: Domains, trial: Trial) -> Sequence[str]:
+    """The domains of the data; of an official split those that are trained on, since the others are no targets."""
+    return sources_of(data, trial.targets) if is_official(data, trial.targets) else data.names

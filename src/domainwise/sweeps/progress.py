@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import torch
 
 from domainwise.averaging import averagers
-from domainwise.data.domains import Domains
+from domainwise.data.domains import HOLDOUT, TEST, VAL, Domains
+from domainwise.data.splits import is_official, official_rows
 from domainwise.errors import legible, sentence
 from domainwise.experiment.outcomes import bytes_kept
 from domainwise.experiment.records import Event, Result
@@ -265,6 +266,8 @@ def _counts(trial: Trial, data: Domains) -> int:
 def _outcomes(trial: Trial, data: Domains) -> int:
     """The bytes of what one model made of every image of the hold-outs and the targets."""
     parts = [len(domain) * (1 if domain.name in trial.targets else trial.holdout) for domain in data]
+    if is_official(data, trial.targets):
+        parts = [len(rows) for part in (HOLDOUT, VAL, TEST) for rows in official_rows(data, part).values()]
     return HEADER * (1 + 2 * len(parts)) + math.ceil(sum(parts)) * bytes_kept(len(data.classes))
 
 

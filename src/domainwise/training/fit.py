@@ -20,7 +20,7 @@ from domainwise.averaging import average_models, greedy
 from domainwise.data.batches.feed import Inputs, Part
 from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
-from domainwise.errors import InputError, TrialError, typed
+from domainwise.errors import InputError, TrialError, typed, warn
 from domainwise.experiment.integrity import Damaged, Unreadable
 from domainwise.experiment.output_folder import check_contents, ended, is_ours, refuse_file, sentence
 from domainwise.experiment.records import Result
@@ -150,6 +150,11 @@ def fitted(
     if len(specs) != 1:
         raise InputError(f"fit trains one algorithm, got {len(specs)}: {', '.join(spec.label for spec in specs)}")
     check_fit(settings.selection, seed)
+    if data.has_official_split:
+        warn(
+            f"fit trains on all images of {data.name}, those of the official val and test too, so that no score on "
+            "them means anything afterwards: compare with the targets official leaves models of the train images alone"
+        )
     (trial,) = plan(data.split_by(settings.duplicates), specs, [()], [seed], settings, averages_for(settings, average))
     return trial
 

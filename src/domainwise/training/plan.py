@@ -15,7 +15,7 @@ from domainwise.algorithms import Spec, choice, hypers, log10, resolved
 from domainwise.algorithms._checks import asks_for
 from domainwise.data.domains import Domains
 from domainwise.data.sources.benchmarks import BENCHMARKS
-from domainwise.data.splits import holds_none_out
+from domainwise.data.splits import holds_none_out, is_official, refuse_gaps, sources_of
 from domainwise.errors import InputError, is_whole, plain, some, warn
 from domainwise.experiment.presets import PRESETS, SMALL
 from domainwise.experiment.settings import Settings, of_algorithm, own_settings
@@ -44,12 +44,12 @@ def plan(
     _known_somewhere(specs, settings.given)
     _of_effect(specs, settings)
     settings = suited(settings, data)
-    _tell_of_the_tiny(data, settings.holdout)
+    _fit_to_targets(data, targets, settings)
     layers = []
     for spec in specs:
         own = suited(of_algorithm(settings, spec.name, alone=len(specs) == 1), data)
         _refuse_frozen(spec, own)
-        _refuse_some(spec, own, len(data) - max(map(len, targets)))
+        _refuse_some(spec, own, min(len(sources_of(data, target)) for target in targets))
         _refuse_unweighed(spec, own)
         same = {**shared_by_all(data, own), "average": average, **_named(spec)}
         layers.append((spec, own, origins(spec, own), same))
@@ -99,6 +99,16 @@ def _refuse_some(spec: Spec, settings: Settings, sources: int) -> None:
             f"{spec.label} has an update of its own, which does not hear which domains its minibatches are from: leave "
             "domains_per_step out, or let update take domains="
         )
+
+
+def _fit_to_targets(data: Domains, targets: Sequence[tuple[str, ...]], settings: Settings) -> None:
+    """Refuse what an official split lacks, or what only one has; elsewhere tell of domains that are tiny."""
+    if any(is_official(data, target) for target in targets):
+        refuse_gaps(data, settings.selection)
+        return
+    if settings.selection in ("id_val", "val"):
+        raise InputError(f"selection={settings.selection} looks at an official split: ask for the targets official")
+    _tell_of_the_tiny(data, settings.holdout)
 
 
 def _tell_of_the_tiny(data: Domains, holdout: float) -> None:

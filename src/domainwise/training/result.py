@@ -77,9 +77,15 @@ def counts_of(trial: Trial, records: Sequence[Record]) -> dict[str, DomainScores
 def _numbers(trial: Trial, records: Sequence[Record]) -> ModelResult:
     chosen = selected(records, trial)
     return {
-        "selected": {**summary(chosen, trial.targets, trial.test), "measures": _measures(trial, chosen)},
-        "last": summary(records[-1], trial.targets, trial.test),
+        "selected": {
+            **summary(chosen, trial.targets, trial.test, trial.selection),
+            "measures": _measures(trial, chosen),
+        },
+        "last": summary(records[-1], trial.targets, trial.test, trial.selection),
     }
+
+
+BY_GROUP = ("worst_group", "percentile_10", "judged")
 
 
 def _measures(trial: Trial, record: Record) -> Measures:
@@ -87,10 +93,12 @@ def _measures(trial: Trial, record: Record) -> Measures:
     domains = record["domains"]
     unseen = {name: tested(domains[name], trial.test) for name in trial.targets}
     found = [measures(part) for part in unseen.values()]
-    name, accuracy = worst(unseen or {name: parts["holdout"] for name, parts in domains.items()})
+    name, accuracy = worst(unseen or {name: parts["holdout"] for name, parts in domains.items() if "holdout" in parts})
     keys = [key for key in found[0] if key not in ("accuracy", "loss")] if found else []
     means = {key: fmean(one[key] for one in found) for key in keys}
-    return cast(Measures, {**means, "worst_domain": name, "worst_accuracy": accuracy})
+    by_group = {key: value for part in unseen.values() for key, value in part.get("metrics", {}).items()}
+    told = {key: by_group[key] for key in BY_GROUP if key in by_group}
+    return cast(Measures, {**means, **told, "worst_domain": name, "worst_accuracy": accuracy})
 
 
 def models_in(folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, c
 from domainwise.data.batches.rows import has_room
 from domainwise.data.decoded.read_ahead import source_of
 from domainwise.data.domains import Domains
-from domainwise.data.splits import split_domain
+from domainwise.data.splits import is_official, sources_of, split_domain
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial, named_weights
 from domainwise.networks.network import Network
@@ -33,6 +34,7 @@ from domainwise.training.checkpoints import Stateful
 from domainwise.training.erm_first import ErmFirst, erm_for
 from domainwise.training.frozen import Frozen, frozen
 from domainwise.training.loss_log import Losses
+from domainwise.training.official import judge, official_parts
 from domainwise.training.run_options import RunOptions
 
 
@@ -74,17 +76,8 @@ def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str]
         say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
     if fast.compile and not fast.compiles(device) and device != "cpu":
         say("the network is not compiled, which takes longer: Triton is not installed")
-    parts: dict[str, tuple[Part, Part]] = {}  # main to train on (or test on, for a target), holdout
-    for i, domain in enumerate(shown):
-        main, holdout = split_domain(domain, i, trial.holdout, trial.seed)
-        parts[domain.name] = Part(domain, main, device, on_host), Part(domain, holdout, device, on_host)
+    sources, evaluated = _parts(trial, shown, partial(Part, device=device, on_host=on_host))
     net, update = submit(lambda: _network(trial, data, algorithm, options, say, made))
-    sources = [main for name, (main, _) in parts.items() if name not in trial.targets]
-    if not any(len(holdout) for name, (_, holdout) in parts.items() if name not in trial.targets):
-        raise InputError(
-            f"none of the domains that are trained on has images to hold out {trial.holdout:.0%} of: one must have "
-            f"{math.ceil(1 / trial.holdout)} of them, in two groups or more"
-        )
     scale = normalisation(net, data.shape[-1]) if data.form == "images" else column_scales(sources)
     inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     if made:
@@ -93,9 +86,30 @@ def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str]
     feed = Feed(sources, inputs, trial.batch, trial.seed, pooled=algorithm.pooled, **how)  # type: ignore[arg-type]
     for one in (algorithm, *([update.erm] if isinstance(update, ErmFirst) else [])):
         one.class_weights = class_weights(trial, feed, data.classes)  # type: ignore[misc]  # its own
-    evaluator = Evaluator(trial, algorithm, parts, feed, options.evaluate_all, submit)
+    metrics = judge(shown) if is_official(shown, trial.targets) else None
+    evaluator = Evaluator(trial, algorithm, evaluated, feed, options.evaluate_all, submit, metrics)
     losses = Losses(algorithm, [part.domain.name for part in sources])
     return Setup(algorithm, update, feed, evaluator, losses, Averages(trial.average), made.featurizer if made else None)
+
+
+Parts = dict[str, dict[str, list[Part]]]  # by name and part, what is evaluated as one
+
+
+def _parts(trial: Trial, data: Domains, part: Callable[..., Part]) -> tuple[list[Part], Parts]:
+    """Return what is trained on, by domain, and what is evaluated."""
+    if is_official(data, trial.targets):
+        return official_parts(data, part)
+    found: Parts = {}
+    for i, domain in enumerate(data):
+        main, holdout = split_domain(domain, i, trial.holdout, trial.seed)
+        found[domain.name] = {"main": [part(domain, main)], "holdout": [part(domain, holdout)]}
+    own = [found[name] for name in sources_of(data, trial.targets)]
+    if not any(len(parts["holdout"][0]) for parts in own):
+        raise InputError(
+            f"none of the domains that are trained on has images to hold out {trial.holdout:.0%} of: one must have "
+            f"{math.ceil(1 / trial.holdout)} of them, in two groups or more"
+        )
+    return [main for parts in own for main in parts["main"]], found
 
 
 def _network(

@@ -8,15 +8,26 @@ from itertools import combinations
 from typing import Any
 
 from domainwise.data.domains import Domains
-from domainwise.errors import InputError
+from domainwise.data.splits import OFFICIAL
+from domainwise.errors import InputError, warn
 
 
 def targets_of(data: Domains, text: str | Sequence[str]) -> list[tuple[str, ...]]:
     """Return what to hold out, one after the other.
 
     Names may be separated by commas; "a+b" is two at once, "all" every domain in turn, "pairs" every domain and every
-    two of them, as leave-one-domain-out selection needs.
+    two of them, as leave-one-domain-out selection needs. "official" goes by a split of the data's own, and so does
+    "auto" where there is one; elsewhere that is "all".
     """
+    if text == "auto":
+        text = OFFICIAL if data.has_official_split else "all"
+    if text == OFFICIAL and (data.has_official_split or OFFICIAL not in data.names):
+        return [_official(data)]
+    if data.has_official_split:
+        warn(
+            f"{data.name} has an official split, which the targets official go by: with targets that are named, images "
+            "of val and test are trained on like any others"
+        )
     if text in ("all", "pairs"):
         pairs = list(combinations(data.names, 2)) if text == "pairs" else []
         found = [*((name,) for name in data.names), *pairs]
@@ -30,6 +41,15 @@ def targets_of(data: Domains, text: str | Sequence[str]) -> list[tuple[str, ...]
         if len(targets) >= len(data):
             raise InputError(f"holding out {' and '.join(targets)} of {data.name} leaves no domain to train on")
     return found
+
+
+def _official(data: Domains) -> tuple[str, ...]:
+    if not data.has_official_split:
+        raise InputError(
+            f"{data.name} has no official split: name targets, or say which images are of train, id_val, val and test "
+            "(the column split of a manifest, or splits= of dw.domains)"
+        )
+    return (OFFICIAL,)
 
 
 def _together(data: Domains, word: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ def compare(
     data: o.Data,
     algorithms: o.Algorithms = "erm,arith",
     *,
-    targets: o.Targets = "all",
+    targets: o.Targets = "auto",
     seeds: o.Seeds = "3",
     preset: o.Preset = "quick",
     probe: o.Probe = True,
@@ -79,7 +79,7 @@ def sweep(
     data: o.Data,
     algorithms: o.Algorithms,
     *,
-    targets: o.Targets = "all",
+    targets: o.Targets = "auto",
     seeds: o.Seeds = "3",
     draws: Annotated[
         int, typer.Option(min=1, help="Hyperparameters of each: the defaults, and DomainBed's random search.")

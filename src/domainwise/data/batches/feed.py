@@ -17,7 +17,7 @@ from domainwise.data.batches.rows import Chosen, Rows
 from domainwise.data.decoded.read_ahead import BATCHES, Source, ahead
 from domainwise.data.domains import Domain, Labels
 from domainwise.data.splits import Indices
-from domainwise.losses import Batch
+from domainwise.losses import Batch, joined
 from domainwise.seeds import seed_hash
 
 EVALUATION_BATCH = 256
@@ -31,6 +31,7 @@ class Part:
     rows: Indices
     device: str
     on_host: bool = True  # keep images on the host
+    first: int = 0  # what is added to a row where the images of several domains are counted as one
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -278,10 +279,23 @@ def _draw_rows(size: int, chances: Tensor | None, count: int, generator: torch.G
 
 def batches(part: Part, inputs: Inputs, generator: torch.Generator | None = None) -> Iterator[Batch]:
     """Yield a part from start to end, to evaluate; with a generator, augmented as in training."""
+    done = 0
     for rows in ahead(_in_order(part, inputs, plain=generator is None), BATCHES):
         x = inputs.plain(part, rows) if generator is None else inputs.validation(part, rows, generator)
-        start = int(rows.host[0])
-        yield x, part.labels[start : start + len(x)]
+        yield x, part.labels[done : done + len(rows.host)]
+        done += len(rows.host)
+
+
+def together(parts: Sequence[Part], inputs: Inputs, generator: torch.Generator | None = None) -> Iterator[Batch]:
+    """Yield several parts as :func:`batches` does one, small ones in one batch."""
+    waiting: list[Batch] = []
+    for batch in (batch for part in parts for batch in batches(part, inputs, generator)):
+        if waiting and sum(len(y) for _, y in (*waiting, batch)) > EVALUATION_BATCH:
+            yield joined(waiting)
+            waiting = []
+        waiting.append(batch)
+    if waiting:
+        yield joined(waiting)
 
 
 def _in_order(part: Part, inputs: Inputs, plain: bool) -> Iterator[Chosen]:

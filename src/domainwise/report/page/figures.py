@@ -8,6 +8,7 @@ from statistics import fmean
 
 from domainwise.experiment.records import Record
 from domainwise.experiment.results import Outcome
+from domainwise.experiment.selection import held_out
 from domainwise.report.formats import Cell, Table
 from domainwise.report.grid import Grid, accuracy
 from domainwise.report.matplotlib_svg import COLOURS, INK, Panel, css
@@ -117,8 +118,7 @@ def learning_curves(grid: Grid) -> dict[str, list[Panel]]:
 
 
 def _validation(record: Record, targets: Sequence[str]) -> float | None:
-    sources = [parts for name, parts in record["domains"].items() if name not in targets]
-    return _percent([parts["holdout"]["accuracy"] for parts in sources])
+    return _percent([part["accuracy"] for part in held_out(record["domains"], targets)])
 
 
 def _target(record: Record, targets: Sequence[str]) -> float | None:

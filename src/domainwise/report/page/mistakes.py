@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from domainwise.data.sources.benchmarks import BENCHMARKS, recognised
+from domainwise.data.splits import is_official
 from domainwise.errors import InputError
 from domainwise.experiment import outcomes as kept
 from domainwise.experiment.results import Outcome
@@ -83,7 +84,7 @@ def gallery(
     some = {row.label: grid[row.label]}
     names = data.classes if data else class_names(some, tallies(some), next(iter(grid[row.label])))
     content = {
-        target: [_shown(one, names, shown[target] if shown else None) for one in mistakes]
+        target: [_shown(one, names, *_place(shown, target, one.position)) for one in mistakes]
         for target, mistakes in found.items()
         if mistakes
     }
@@ -129,13 +130,24 @@ def _pictured(data: Domains | None, fingerprint: str, pictures: bool | None) -> 
     return data, ""
 
 
-def _shown(one: Mistake, names: Sequence[str], domain: Domain | None) -> Shown:
+def _place(data: Domains | None, target: str, position: int) -> tuple[Domain | None, int]:
+    """Return the domain of a picture, and its position there: an official split counts those of all domains as one."""
+    if data is None:
+        return None, position
+    if not is_official(data, [target]):
+        return data[target], position
+    ends = np.cumsum([len(domain) for domain in data])
+    i = int(np.searchsorted(ends, position, side="right"))
+    return data.items[i], position - int(ends[i]) + len(data.items[i])
+
+
+def _shown(one: Mistake, names: Sequence[str], domain: Domain | None, position: int) -> Shown:
     label, taken = (names[i] if i < len(names) else str(i) for i in (one.label, one.taken))
     many = f"{one.seeds} seed{'s' * (one.seeds != 1)}"
     told = (
         f"image {one.position}: {label}, taken for {taken} with a confidence of {100 * one.confidence:.0f} % ({many})"
     )
-    return Shown(_picture(domain, one.position) if domain else "", f"{label} → {taken}", told)
+    return Shown(_picture(domain, position) if domain else "", f"{label} → {taken}", told)
 
 
 def _picture(domain: Domain, position: int) -> str:
