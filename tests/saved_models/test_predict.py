@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -370,12 +371,14 @@ def test_what_fit_says_of_a_network_of_ones_own_is_how_its_model_is_used(domainw
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
-def test_json_is_json_in_every_encoding(encoding: str, model: Path, tmp_path: Path) -> None:
+def test_json_is_json_in_every_encoding(encoding: str, domainwise: Command, model: Path, tmp_path: Path) -> None:
     (tmp_path / "dög 😀").mkdir()
     (tmp_path / "dög 😀" / "a.png").write_bytes(_png())
-    command = [sys.executable, "-m", "domainwise", "predict", model, tmp_path, "--format", "json", "-q"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env={**os.environ, "PYTHONIOENCODING": encoding})
-    assert json.loads(done.stdout)[0]["file"] == str(tmp_path / "dög 😀" / "a.png")
+    out = io.TextIOWrapper(io.BytesIO(), encoding)
+    with contextlib.redirect_stdout(out):
+        assert domainwise("predict", model, tmp_path / "dög 😀", "--format", "json", "-q")[0] == 0
+    out.flush()
+    assert json.loads(out.buffer.getvalue())[0]["file"] == str(tmp_path / "dög 😀" / "a.png")
 
 
 def test_a_link_that_leads_nowhere_costs_its_row_alone(domainwise: Command, model: Path) -> None:
