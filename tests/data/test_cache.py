@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ import numpy as np
 import pytest
 from made_images import noise, noisy_folder
 from PIL import Image
+from typer.testing import CliRunner
 
+from domainwise.cli import app
 from domainwise.data.decoded.cache import cache_folder
 from domainwise.data.decoded.cache_entries import clear, entries
+from domainwise.data.decoded.features import kept_features
 from domainwise.data.domains import Domains
 from domainwise.data.sources.open import open_data
 from domainwise.errors import InputError
@@ -374,3 +378,25 @@ def test_about_json_has_no_absolute_path_but_the_source(root: Path, cache: Path)
     facts = json.loads((only_entry(cache) / "about.json").read_text())
     assert facts.pop("source") == str(root.resolve())
     assert str(root) not in json.dumps(facts)
+
+
+def test_features_are_counted_apart_and_go_with_the_images_that_they_are_of(root: Path, cache: Path) -> None:
+    data, _ = opened(root, cache)
+    made_of = {"network": "small", "input_size": 8}
+
+    def rows() -> Iterator[np.ndarray]:
+        yield np.ones((8, 3), np.float32)
+
+    for one in (data, replace(data, fingerprint="of other images")):
+        kept_features(one, {**made_of, "fingerprint": one.fingerprint}, rows, cache, print)
+    assert [entry.features for entry in entries(cache)].count(True) == 2
+    shown = CliRunner().invoke(app, ["cache", "list", "--cache", str(cache)]).stdout
+    assert "1 data sets and features of 2, 0.0 MB, in" in shown
+    draw(root, "0.png")
+    changed, said = opened(root, cache)
+    assert [line.partition(" is removed: ")[2] for line in said if "removed" in line] == [
+        "the files it was made from have changed",
+        "the files it was made from have changed",
+    ]
+    left = [next(iter(entry.made)) for entry in entries(cache)]
+    assert sorted(left) == sorted([changed.fingerprint, "of other images"])

@@ -141,6 +141,10 @@ def test_what_the_cache_has_is_used_and_each_store_can_be_asked_for(root: Path, 
     assert isinstance(opened(root, tmp_path, "decoded")["a"].images, np.memmap)
     assert isinstance(opened(root, tmp_path, "auto")["a"].images, np.memmap)
     assert len(entries(tmp_path)) == 2
+    Image.fromarray(noise((9, 9), 99)).save(root / "a" / "cat" / "0.png")
+    opened(root, tmp_path, "auto")
+    assert len(entries(tmp_path)) == 1
+    opened(root, tmp_path, "files")
     assert len(clear(tmp_path, "data")) == 2
     assert [*tmp_path.glob("data-*")] == []
 
@@ -157,6 +161,8 @@ def test_files_are_looked_at_once_and_a_changed_one_again(
     after = opened(root, cache)
     assert after.fingerprint != before.fingerprint
     assert len(entries(cache)) == 1
+    opened(root, cache, "decoded")
+    assert len(entries(cache)) == 2  # of one data set, in both stores
     assert_same(after, opened(root, tmp_path / "other", "decoded"))
 
 

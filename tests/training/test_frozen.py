@@ -29,6 +29,7 @@ from domainwise.experiment.trial import Trial
 from domainwise.networks.network import build
 from domainwise.saved_models.build import FEATURIZER
 from domainwise.saved_models.saved import read
+from domainwise.sweeps.progress import disk_needed
 from domainwise.training import frozen as module
 from domainwise.training.plan import plan, with_probe
 from domainwise.training.run_options import RunOptions
@@ -133,6 +134,19 @@ def test_models_of_one_featurizer_share_its_file_which_is_checked(tmp_path: Path
     second.write_bytes(content)
     with pytest.raises(Damaged, match="has changed since"):
         dw.load(tmp_path / "irm")
+
+
+def test_the_room_that_is_asked_for_has_the_featurizer_of_many_models_once(tmp_path: Path, weights: Path) -> None:
+    probe = trial("probe", network="small", weights=weights)
+    for seed in range(2):
+        run(trial("probe", seed=seed, network="small", weights=weights), tmp_path / str(seed), keep="all")
+    files = {path.stat().st_ino: path.stat().st_size for path in tmp_path.rglob("*/*.safetensors")}
+    needed = disk_needed(probe, DATA, keep="all", snapshots=1)
+    whole = disk_needed(trial("erm", network="small"), DATA, keep="all", snapshots=1)
+    assert sum(files.values()) <= needed.shared + 2 * needed.afterwards < 2 * whole.afterwards
+    assert max(files.values()) <= needed.shared < 1.2 * max(files.values())
+    assert needed.running < whole.running
+    assert disk_needed(probe, DATA, keep="none").shared == 0
 
 
 def test_a_killed_probe_goes_on_exactly(tmp_path: Path, weights: Path) -> None:

@@ -8,10 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
+from torch import nn
 
 from domainwise.averaging import averagers
 from domainwise.data.domains import HOLDOUT, TEST, VAL, Domains
@@ -181,8 +183,10 @@ def outlook(
 
 
 def _disk(missing: Sequence[Trial], data: Domains, folder: Path, runs: Runs) -> str:
-    one = disk_needed(missing[0], data, keep=runs.options.keep, snapshots=runs.options.snapshots)
-    kept, running = one.afterwards * len(missing), one.running * min(runs.at_once, len(missing))
+    at_once, needed = min(runs.at_once, len(missing)), partial(disk_needed, data=data, keep=runs.options.keep)
+    each = {one.label: needed(one, snapshots=runs.options.snapshots) for one in {t.label: t for t in missing}.values()}
+    shared, running = (at_once * max(getattr(one, what) for one in each.values()) for what in ("shared", "running"))
+    kept = shared + sum(each[trial.label].afterwards for trial in missing)
     free = free_disk(folder)
     enough = "" if kept + running < free else ": that will not be enough, see --keep and --snapshots"
     models = f"{human_size(kept)} for what stays and " if kept else ""
@@ -237,12 +241,13 @@ class Disk(NamedTuple):
 
     running: int  # by the two checkpoints of a trial that runs and its evaluations, beside the rest
     afterwards: int  # by the models that are kept, and the counts of the selected one
+    shared: int = 0  # by the frozen part of the models, which those of one process have in one file
 
 
 def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: int = 0) -> Disk:
     """Estimate the room that one trial takes, from its network, which is made and thrown away."""
-    state = _network(trial, data).state_dict()
-    weights = HEADER + sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+    net, frozen = _network(trial, data), trial.features == "frozen"
+    weights = _bytes(net.head if frozen else net)
     variants = 1 + len(trial.averages)
     best = 0 if checked(keep) == "none" else variants
     evaluations = math.ceil(trial.steps / trial.evaluate_every) + 1
@@ -251,7 +256,11 @@ def disk_needed(trial: Trial, data: Domains, *, keep: Keep = "best", snapshots: 
     copies = 1 + ADAM + inner + best + _averaged(trial)
     told, seen = variants * _counts(trial, data), variants * _outcomes(trial, data)
     running = 2 * (weights * copies + seen + GENERATORS) + evaluations * told
-    return Disk(running, weights * models + told + seen)
+    return Disk(running, weights * models + told + seen, _bytes(net.featurizer) if frozen and models else 0)
+
+
+def _bytes(module: nn.Module) -> int:
+    return HEADER + int(sum(tensor.numel() * tensor.element_size() for tensor in module.state_dict().values()))
 
 
 CELL = 40  # bytes of a number of images in counts.json, with what says of which classes

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,10 +37,7 @@ def list_entries(cache: o.Cache = None) -> None:
     out = console(highlight=False, markup=False, width=screen.width if screen.is_terminal else 200)
     if found:
         out.print(table)
-    out.print(
-        f"{len(found)} data sets, {human_size(sum(entry.bytes for entry in found))}, in {legible(str(folder))}",
-        soft_wrap=True,
-    )
+    out.print(f"{_told(found)}, in {legible(str(folder))}", soft_wrap=True)
     if size := compiled.size():
         out.print(f"compiled kernels, {human_size(size)}, in {compiled.compiled_folder()}", soft_wrap=True)
 
@@ -67,7 +65,14 @@ def clear(
     if all == (name is not None):
         raise InputError("say which one to clear, by its name in `domainwise cache list`, or --all")
     removed = removed_from(cache_folder(cache), name)
-    print(f"removed {len(removed)} data sets, {human_size(sum(entry.bytes for entry in removed))}")
+    print(f"removed {_told(removed)}")
+
+
+def _told(found: Sequence[Entry]) -> str:
+    """How many entries there are of which kind, and their size."""
+    features = sum(entry.features for entry in found)
+    of_features = f" and features of {features}" if features else ""
+    return f"{len(found) - features} data sets{of_features}, {human_size(sum(entry.bytes for entry in found))}"
 
 
 def _row(entry: Entry) -> list[str]:

@@ -22,7 +22,7 @@ FILES = {ABOUT, VERIFIED, TABLE, *(f"{column}.npy" for column in COLUMNS)}
 
 @dataclass(frozen=True)
 class Entry:
-    """One decoded data set in a cache."""
+    """One data set in a cache, decoded or in its files, or the features of one."""
 
     path: Path
     bytes: int
@@ -31,6 +31,13 @@ class Entry:
     sizes: str = ""
     domains: tuple[str, ...] = ()
     images: int = 0
+    made: frozenset[str] = frozenset()  # the fingerprints of the data that it is, or is computed from
+    features: bool = False  # of a network, in place of images
+
+    @property
+    def side(self) -> str:
+        """The sizes of the images, decoded or in their files."""
+        return self.sizes.partition(",")[0]
 
     @property
     def name(self) -> str:
@@ -94,14 +101,16 @@ def remove_leftovers(entry: Path) -> None:
 
 
 def remove_superseded(entry: Path, say: Say) -> None:
-    """Remove entries of the same source from before its files changed."""
-    new = _entry(entry)
-    for old in entries(entry.parent):
-        same = (old.data, old.source, old.sizes) == (new.data, new.source, new.sizes)
-        if same and old.name != new.name:
-            say(f"{old.name} is removed: the files it was made from have changed")
-            with suppress(OSError):
-                discard(old.path)
+    """Remove entries of the same source from before its files changed, and features of images that are nowhere else."""
+    new, there = _entry(entry), entries(entry.parent)
+    of_same = [old for old in there if (old.data, old.source) == (new.data, new.source) and old.name != new.name]
+    old = [one for one in of_same if one.sizes == new.sizes or (one.side == new.side and one.made != new.made)]
+    left = {made for one in there if one not in old and not one.features for made in one.made}
+    gone = {made for one in old for made in one.made} - left
+    for one in [*old, *(one for one in there if one.features and gone.intersection(one.made))]:
+        say(f"{one.name} is removed: the files it was made from have changed")
+        with suppress(OSError):
+            discard(one.path)
 
 
 def _entry(path: Path) -> Entry:
@@ -110,7 +119,9 @@ def _entry(path: Path) -> Entry:
         facts = read_about(path)
         domains = facts["domains"]
         names, images = tuple(name for name, _ in domains), sum(count for _, count in domains)
-        return Entry(path, size, facts["created"], facts["source"], facts["sizes"], names, images)
+        made = frozenset((facts["fingerprint"], facts.get("plain", facts["fingerprint"])))
+        features = "made_of" in facts
+        return Entry(path, size, facts["created"], facts["source"], facts["sizes"], names, images, made, features)
     except (Damaged, KeyError, OSError):
         return Entry(path, size)
 
