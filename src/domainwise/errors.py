@@ -82,6 +82,11 @@ def printed(text: str) -> str:
 SHOWN = 6  # names in a list that says how many more there are
 
 
+def counted(number: int, word: str) -> str:
+    """Write a number of things: "1 trial", "3 trials"."""
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
 def some(names: Iterable[str]) -> str:
     """Return the first of some names, and how many more there are: for a line that must stay short."""
     names = list(names)

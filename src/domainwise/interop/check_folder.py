@@ -12,7 +12,7 @@ from pathlib import Path
 
 from domainwise.analysis.measurement_files import BALANCE, SURFACE
 from domainwise.data.decoded import array_files as storage, cache_entries as shelf
-from domainwise.errors import InputError, typed
+from domainwise.errors import InputError, counted, typed
 from domainwise.experiment import integrity
 from domainwise.experiment.output_folder import (
     CHOICES,
@@ -89,7 +89,7 @@ def check(folder: Path | str, repair: bool = False) -> Checked:
         findings.append(_mended(one) if repair else one)
     if unsealed := looked.pop(UNSEALED, 0):
         warn_of_no_hashes(unsealed, looked["trial"])
-    words = [f"{count} {what}{'s' * (count != 1)}" for what, count in looked.items()]
+    words = [counted(count, what) for what, count in looked.items()]
     return Checked(folder, ", ".join(words), tuple(findings))
 
 

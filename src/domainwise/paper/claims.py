@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 
+from domainwise.errors import counted
 from domainwise.paper.comparison import VIEWS, Entry, Section, paired, signed
 from domainwise.paper.layout import Column
 from domainwise.report.formats import Cell, Row, Table
@@ -171,7 +172,7 @@ def _gap(claim: Claim | None) -> Cell:
 
 def _too_few(claims: Sequence[Claim]) -> list[str]:
     few = {claim.difference.n: claim.difference.least for claim in claims if claim.difference.least > LEVEL}
-    return [f"{n} pair{'s' * (n > 1)} can never give a p below {least:.2g}." for n, least in sorted(few.items())]
+    return [f"{counted(n, 'pair')} can never give a p below {least:.2g}." for n, least in sorted(few.items())]
 
 
 def _together(claims: Sequence[Claim]) -> list[str]:

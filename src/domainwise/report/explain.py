@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from domainwise.errors import InputError
+from domainwise.errors import InputError, counted
 from domainwise.experiment.records import Record, Summary
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import RULES, Rule, eligible, target_accuracy, validation
@@ -137,7 +137,7 @@ def _expected(outcome: Outcome) -> str:
 
 
 def _evaluations(records: Sequence[Record]) -> str:
-    return f"{len(records)} evaluation{'s' * (len(records) != 1)}"
+    return counted(len(records), "evaluation")
 
 
 def _reported(outcome: Outcome, records: Sequence[Record]) -> str:

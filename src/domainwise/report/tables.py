@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from domainwise.errors import InputError
+from domainwise.errors import InputError, counted
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import Choice, Group as Rivals, Run, eligible, rule, selection, summary
 from domainwise.experiment.trial import Trial, separated
@@ -52,7 +52,7 @@ def table_of(
 def _cell(group: Group, seeds: int) -> Cell:
     found = {seed: accuracy(outcome) for seed, outcome in group.items()}
     values = {seed: value for seed, value in found.items() if value is not None}
-    fewer = "" if not values or len(group) == seeds else f"{len(group)} seed{'s' * (len(group) > 1)}"
+    fewer = "" if not values or len(group) == seeds else counted(len(group), "seed")
     return Cell(
         mean=fmean(values.values()) if values else None,
         error=standard_error(list(values.values())),

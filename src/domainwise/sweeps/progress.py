@@ -18,7 +18,7 @@ from torch import nn
 from domainwise.averaging import averagers
 from domainwise.data.domains import HOLDOUT, TEST, VAL, Domains
 from domainwise.data.splits import is_official, official_rows
-from domainwise.errors import legible, sentence
+from domainwise.errors import counted, legible, sentence
 from domainwise.experiment.outcomes import bytes_kept
 from domainwise.experiment.records import Event, Result
 from domainwise.experiment.results import Outcome, outcomes
@@ -168,9 +168,9 @@ def outlook(
     """Yield sentences on what is about to be run: how much, on what, how long it takes and how much disk."""
     done, first = len(trials) - len(missing), trials[0]
     weights = {"none": "not pretrained", "pretrained": "pretrained"}.get(first.weights, "with weights from a file")
-    many = f"{len(trials)} trial{'s' * (len(trials) != 1)} of {first.steps} updates on {first.data}"
+    many = f"{counted(len(trials), 'trial')} of {first.steps} updates on {first.data}"
     chosen = f" ({reason})" if (reason := first.origins.get("network", "")).startswith("auto") else ""
-    yield f"{many}, network {first.network}, {weights}{chosen}: {counted(trials)}"
+    yield f"{many}, network {first.network}, {weights}{chosen}: {named(trials)}"
     if done:
         more = ", nor get snapshots that they have not" if runs.options.snapshots else ""
         yield f"{done} of them are in {folder} already and are not repeated{more}"
@@ -199,14 +199,14 @@ def _time(seconds: float | None) -> str:
     return f"about {human_duration(round(seconds))}, at the pace of those that have finished"
 
 
-def counted(trials: Sequence[Trial]) -> str:
+def named(trials: Sequence[Trial]) -> str:
     """Name the algorithms, targets, seeds and draws of trials."""
     algorithms = Counter(trial.label for trial in trials)
     targets = Counter("+".join(trial.targets) for trial in trials)
     seeds = Counter(trial.seed for trial in trials)
     draws = 1 + max(trial.draw for trial in trials)
     searched = f"; {draws} draws" * (draws > 1)
-    return f"{', '.join(algorithms)}; target {', '.join(targets)}; {len(seeds)} seed{'s' * (len(seeds) > 1)}{searched}"
+    return f"{', '.join(algorithms)}; target {', '.join(targets)}; {counted(len(seeds), 'seed')}{searched}"
 
 
 def troubles(found: Iterable[Outcome]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from domainwise.cli import options as o
-from domainwise.errors import InputError
+from domainwise.errors import InputError, counted
 
 if TYPE_CHECKING:
     from domainwise.interop.domainbed import Sweep
@@ -32,8 +32,8 @@ def tensorboard(
         print(f"to watch, in another terminal: tensorboard --logdir {logdir}", file=sys.stderr, flush=True)
     done = write(folder, logdir, wait=follow)
     if not quiet:
-        many = f"{done.points} new point{'s' * (done.points != 1)}"
-        print(f"{many}, {done.trials} trial{'s' * (done.trials != 1)}: tensorboard --logdir {logdir}", file=sys.stderr)
+        many = f"{counted(done.points, 'new point')}, {counted(done.trials, 'trial')}"
+        print(f"{many}: tensorboard --logdir {logdir}", file=sys.stderr)
 
 
 def export_domainbed(
@@ -54,7 +54,7 @@ def export_domainbed(
     left = len(found) - len(written)
     if not quiet:
         lost = f"; {left} that diverged, failed or are damaged left out" if left else ""
-        print(f"{len(written)} run{'s' * (len(written) != 1)} in {output}{lost}", file=sys.stderr)
+        print(f"{counted(len(written), 'run')} in {output}{lost}", file=sys.stderr)
         others = sum(one.trial.selection in ("pooled", "last") or one.trial.test == "all" for one in found)
         if others:
             told = "chose by a rule, or were tested on a part, that DomainBed has not"
@@ -79,7 +79,7 @@ def import_domainbed(
     said = _remarks(sweep)
     if output is not None:
         written = convert(sweep, output)
-        said.append(f"{_count(len(written), 'trial')} in {output}, for: domainwise report {output}")
+        said.append(f"{counted(len(written), 'trial')} in {output}, for: domainwise report {output}")
         said += _left_behind(sweep, len(written))
     for line in said if not quiet else ():
         print(f"domainwise: {line}", file=sys.stderr)
@@ -88,11 +88,11 @@ def import_domainbed(
 def _remarks(sweep: Sweep) -> list[str]:
     said = []
     if sweep.broken:
-        said.append(f"{_count(len(sweep.broken), 'line')} left out: {_some(sweep.broken, '; ')}")
+        said.append(f"{counted(len(sweep.broken), 'line')} left out: {_some(sweep.broken, '; ')}")
     if sweep.incomplete:
         names = _some([one.folder.name for one in sweep.incomplete])
         said.append(
-            f"{_count(len(sweep.incomplete), 'run')} stopped early and counted with the steps there are: {names}"
+            f"{counted(len(sweep.incomplete), 'run')} stopped early and counted with the steps there are: {names}"
         )
     if all(len(one.run.targets) == 1 for one in sweep.runs):
         said.append("every run has one test environment, and leave-one-domain-out needs those with two: hence its X")
@@ -102,11 +102,7 @@ def _remarks(sweep: Sweep) -> list[str]:
 def _left_behind(sweep: Sweep, written: int) -> list[str]:
     left = len(sweep.runs) - written
     why = "those that stopped early, and those with two targets, which only leave-one-domain-out selection needs"
-    return [f"{_count(left, 'run')} not among them: {why}"] if left else []
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'s' * (number != 1)}"
+    return [f"{counted(left, 'run')} not among them: {why}"] if left else []
 
 
 def _some(names: Sequence[str], between: str = ", ", most: int = 5) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from domainwise.data.sources.benchmarks import BENCHMARKS, recognised
 from domainwise.data.splits import is_official
-from domainwise.errors import InputError
+from domainwise.errors import InputError, counted
 from domainwise.experiment import outcomes as kept
 from domainwise.experiment.results import Outcome
 from domainwise.report.grid import arrange
@@ -143,7 +143,7 @@ def _place(data: Domains | None, target: str, position: int) -> tuple[Domain | N
 
 def _shown(one: Mistake, names: Sequence[str], domain: Domain | None, position: int) -> Shown:
     label, taken = (names[i] if i < len(names) else str(i) for i in (one.label, one.taken))
-    many = f"{one.seeds} seed{'s' * (one.seeds != 1)}"
+    many = counted(one.seeds, "seed")
     told = (
         f"image {one.position}: {label}, taken for {taken} with a confidence of {100 * one.confidence:.0f} % ({many})"
     )
