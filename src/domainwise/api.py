@@ -105,11 +105,11 @@ class Comparison:
                 print(f"{trial.id}  {trial.label}  {where}")
             print(f"{len(missing)} trials to run, results in {self.folder}")
             return self.results()
+        page = LivePage(self.results, len(self.trials), len(missing)) if report else None
         with display(len(missing), progress) as shown:
-            page = LivePage(self.results, len(self.trials), len(missing)) if report else None
             results = self.run(runs, all_of(shown.watch, watch, page.watch if page else None), retry_failed)
-        if report:
-            results.report(results.page)
+        if page:
+            page.finish(results)
         for sentence in troubles(results.troubled):
             warn(sentence)
         return results
@@ -257,15 +257,13 @@ def fit(
     **options: Any,
 ) -> Model:
     """Train on all domains, hold none out, and return the model: the one to use on a domain that nobody has seen.
-
-    ``algorithm`` is arith unless another is named.
     Of every domain a part is held out, by which the step is chosen. The model is kept in ``output``, where
     :func:`domainwise.load` finds it; the same call again finds it too, or goes on where it was stopped. How well it
     will do elsewhere is what :func:`domainwise.compare` estimates. Given its results in place of data, this trains what
     they recommend, with the same settings, and the model says what to expect of it; ``trust_code`` is then that of
     :func:`domainwise.load`, and ``weights`` says where the file is now that the networks started from. The other
     arguments are those of ``compare``; with ``average`` the averaged weights are the model, of several averagers those
-    of the first.
+    of the first. Without an ``algorithm`` it is arith.
     """
     if {"keep", "evaluate_all"} & options.keys():
         raise InputError("keep and evaluate_all are for comparisons: fit keeps the model that it selects")

@@ -13,11 +13,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from made_data import stripes
 from made_outcomes import Study
 
 import domainwise as dw
 from domainwise.cli import app
-from domainwise.errors import InputError
+from domainwise.errors import InputError, Note
 from domainwise.machine import human_duration
 from domainwise.report.grid import arrange
 from domainwise.report.matplotlib_svg import panel
@@ -30,6 +31,19 @@ from domainwise.report.tables import accuracy_table
 
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = (SCRIPT, "$x_1$", 'a"b&c', "中文")
+
+
+def test_a_page_that_cannot_be_made_takes_nothing_from_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: object, **named: object) -> str:
+        raise RuntimeError("no ink")
+
+    monkeypatch.setattr(document, "render", fails)
+    with pytest.warns(Note, match=r"results are whole, and their page could not be made \(no ink\): domainwise report"):
+        results = dw.compare(stripes(), "erm", seeds=1, steps=2, output=tmp_path, report=True)
+    assert len(results.outcomes) == 3
+    assert not results.page.exists()
 
 
 @pytest.fixture

@@ -216,10 +216,13 @@ def test_what_has_been_run_is_shown_without_the_weights_and_what_is_missing_says
     assert f"the pretrained weights of {TINY} could not be downloaded" in said
 
 
-def test_a_damaged_memory_is_told_of_and_made_again(hub: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["{", "{}", '{"choices": 3}', '{"choices": {"photographs": {"reason": "?"}}}'])
+def test_a_damaged_memory_is_told_of_and_made_again(hub: Path, tmp_path: Path, damage: str) -> None:
     asked = {"targets": "a", "seeds": 1, "steps": 1, "output": "out"}
     dw.compare(photographs(64), "erm", **asked)
-    (tmp_path / "out" / "auto.json").write_text("{")
-    with pytest.warns(Note, match="is damaged, and the network is chosen anew"):
+    (tmp_path / "out" / "auto.json").write_text(damage)
+    (found,) = dw.check(tmp_path / "out").damaged
+    assert "auto.json is damaged" in str(found)
+    with pytest.warns(Note, match="auto.json is damaged: .*, and the network is chosen anew"):
         dw.compare(photographs(64), "erm", **asked)
     assert json.loads((tmp_path / "out" / "auto.json").read_text())["choices"]["photographs"]["settings"]

@@ -20,6 +20,7 @@ from domainwise import InputError
 from domainwise.acceleration.shared_device import directly
 from domainwise.algorithms import create, names, parse, resolved
 from domainwise.data.domains import Domains
+from domainwise.errors import Note
 from domainwise.experiment import outcomes
 from domainwise.experiment.integrity import Damaged
 from domainwise.experiment.presets import ALGORITHMS
@@ -249,6 +250,18 @@ def test_what_cannot_be_done_with_frozen_features_is_a_sentence(weights: Path) -
     for name, why in {"arm": "shows the network more than images", **dict.fromkeys(MATCHING, "do not change")}.items():
         with pytest.raises(InputError, match=f"{name} .*{why}: leave it out"):
             trial(name, network="small", weights=weights, features="frozen")
+
+
+def test_frozen_features_of_a_network_that_has_learned_nothing_are_told_of(weights: Path) -> None:
+    with pytest.warns(Note, match="frozen features of small without weights, which has learned nothing"):
+        trial("erm", network="small", features="frozen")
+    trial("erm", network="small", weights=weights, features="frozen")  # which no warning comes of
+
+
+def test_an_algorithm_for_images_is_refused_on_a_table_before_any_trial() -> None:
+    table = dw.domains({name: (np.eye(6, dtype=np.float32), np.arange(6) % 2) for name in "abc"}, name="table")
+    with pytest.raises(InputError, match="arm shows the network more than images: leave it out, or give it images"):
+        plan(table, parse("erm,arm"), [("c",)], [0], resolve())
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from domainwise.sweeps import claims
 from domainwise.sweeps.status import PLAN
 from domainwise.training.checkpoint_files import remove, saved
 from domainwise.training.result import models_in
+from domainwise.training.suited_settings import choices_in
 
 UNSEALED = "without hashes"  # among what was looked at
 
@@ -124,7 +125,7 @@ def _results(folder: Path, looked: dict[str, int]) -> Iterator[Finding]:
     if (wrong := _wrong(partial(integrity.read, folder / MARK))) is not None:
         yield Finding(folder / MARK, wrong, partial(_new_mark, folder))
     yield from _dispensable(folder / PLAN, "the next command writes it again")
-    yield from _dispensable(folder / CHOICES, "the next command chooses the network anew")
+    yield from _dispensable(folder / CHOICES, "the next command chooses the network anew", choices_in)
     if os.path.lexists(old := folder / "index.jsonl"):
         yield Finding(old, f"{old} is of an earlier version and not read any more", partial(_gone, old), leftover=True)
     for path in sorted((folder / "claims").glob("[!.]*")):
@@ -165,9 +166,9 @@ def _outcomes(home: Path, files: dict[str, object]) -> Iterator[Finding]:
         yield Finding(path, wrong, partial(_run_again, home))
 
 
-def _dispensable(path: Path, otherwise: str) -> Iterator[Finding]:
+def _dispensable(path: Path, otherwise: str, look: Callable[[Path], object] = integrity.read) -> Iterator[Finding]:
     """A file that may be missing: a command makes it again."""
-    if os.path.lexists(path) and (wrong := _wrong(partial(integrity.read, path))) is not None:
+    if os.path.lexists(path) and (wrong := _wrong(partial(look, path))) is not None:
         yield Finding(path, wrong, partial(_gone, path, otherwise))
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from domainwise.errors import InputError, require, some, typed
+from domainwise.errors import InputError, require, some, typed, warn
 from domainwise.experiment.records import Event
 from domainwise.experiment.results import Outcome, listing, told_apart, variants, warn_of_damage
 from domainwise.experiment.trial import Trial
@@ -177,7 +177,7 @@ class LivePage:
         self.missing -= 1
         if self.missing and time.monotonic() >= self.next:
             started = time.monotonic()
-            with suppress(OSError, InputError):  # no reason to stop training
+            with suppress(Exception):  # no reason to stop training; the last page says what is wrong
                 self._write()
             self.next = time.monotonic() + max(AT_LEAST, SHARE * (time.monotonic() - started))
 
@@ -185,3 +185,15 @@ class LivePage:
         ended = f"{self.trials - self.missing} of {self.trials} trials have ended"
         found = self.results()
         found.report(found.page, running=f"{ended}; this page shows those, and loads itself again.")
+
+    @staticmethod
+    def finish(results: Results) -> None:
+        """Write the page of all results; where that cannot be done, warn, for the results are whole without it."""
+        try:
+            results.report(results.page)
+        except Exception as error:
+            why = str(error).strip() or type(error).__name__
+            warn(
+                f"the results are whole, and their page could not be made ({why}): domainwise report {results.folder} "
+                "tries again"
+            )

@@ -24,6 +24,7 @@ from domainwise.networks.network import check_name, network_source
 from domainwise.seeds import seed_hash
 from domainwise.training.suited_settings import suited
 from domainwise.training.targets import no_repetition
+from domainwise.user_files import OWN
 
 
 def plan(
@@ -45,10 +46,11 @@ def plan(
     _of_effect(specs, settings)
     settings = suited(settings, data)
     _fit_to_targets(data, targets, settings)
+    _tell_of_the_untrained(settings)
     layers = []
     for spec in specs:
         own = suited(of_algorithm(settings, spec.name, alone=len(specs) == 1), data)
-        _refuse_frozen(spec, own)
+        _refuse_inputs(spec, own, data)
         _refuse_some(spec, own, min(len(sources_of(data, target)) for target in targets))
         _refuse_unweighed(spec, own)
         same = {**shared_by_all(data, own), "average": average, **_named(spec)}
@@ -75,14 +77,14 @@ def with_probe(specs: list[Spec], data: Domains, settings: Settings) -> list[Spe
     return [*specs, Spec("probe")] if pretrained and own and "probe" not in {one.name for one in specs} else specs
 
 
-def _refuse_frozen(spec: Spec, settings: Settings) -> None:
-    """Refuse what frozen features make impossible, or leave without effect."""
-    cls = spec.cls()
-    if settings.features == "frozen" and (cls.extra_channels or cls.matches_features):
-        why = (
-            "shows the network more than images" if cls.extra_channels else "is about features, and those do not change"
-        )
-        raise InputError(f"{spec.label} {why}: leave it out, or features=frozen")
+def _refuse_inputs(spec: Spec, settings: Settings, data: Domains) -> None:
+    """Refuse what the data or frozen features make impossible, or leave without effect."""
+    cls, frozen = spec.cls(), settings.features == "frozen"
+    if cls.extra_channels and (frozen or data.form != "images"):
+        without = "features=frozen" if frozen else f"give it images, which {data.name} has not"
+        raise InputError(f"{spec.label} shows the network more than images: leave it out, or {without}")
+    if cls.matches_features and frozen:
+        raise InputError(f"{spec.label} is about features, and those do not change: leave it out, or features=frozen")
 
 
 def _refuse_some(spec: Spec, settings: Settings, sources: int) -> None:
@@ -124,6 +126,13 @@ def _refuse_unweighed(spec: Spec, settings: Settings) -> None:
     if settings.class_weights != "none" and not asks_for(spec.cls(), "class_weights"):
         how = "its loss does not ask for self.class_weights, which losses.risk takes as its last argument"
         raise InputError(f"{spec.label} weighs no classes, for {how}: add that, or leave class_weights out")
+
+
+def _tell_of_the_untrained(settings: Settings) -> None:
+    """Warn of features that stay what random weights make of images; a network of one's own may bring its weights."""
+    name = settings.network
+    if settings.features == "frozen" and settings.weights == "none" and name != "linear" and not OWN.fullmatch(name):
+        warn(f"frozen features of {name} without weights, which has learned nothing: give it some, with weights=FILE")
 
 
 def _named(spec: Spec) -> dict[str, str]:

@@ -307,10 +307,18 @@ def _choices(folder: Path) -> dict[str, Choice]:
     with suppress(FileNotFoundError, NotADirectoryError):
         (folder / CHOICES).lstat()
         try:
-            found = integrity.read(folder / CHOICES)["choices"]
-            return {name: Choice(**one) for name, one in found.items()}
+            return choices_in(folder / CHOICES)
         except integrity.Unreadable:
             raise
-        except (integrity.Damaged, KeyError, TypeError, AttributeError) as error:
-            warn(f"{folder / CHOICES} is damaged, and the network is chosen anew: {error}")
+        except integrity.Damaged as error:
+            warn(f"{error}, and the network is chosen anew")
     return {}
+
+
+def choices_in(file: Path) -> dict[str, Choice]:
+    """Return the choices in a file by the name of the data; raise :class:`integrity.Damaged` where it holds none."""
+    content = integrity.read(file)
+    try:
+        return {str(name): Choice(**one) for name, one in content["choices"].items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise integrity.Damaged(file, "is damaged: it does not say which networks were chosen") from error

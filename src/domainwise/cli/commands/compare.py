@@ -110,7 +110,7 @@ def _compare(data: str, algorithms: str, *groups: object, **more: Any) -> None:
         return
     print(results.table(form))
     print_answer(results, form, not given["progress"])
-    if given["progress"]:
+    if given["progress"] and results.page.is_file():
         print(f"report: {results.page}", file=sys.stderr)
     if results.troubled:
         raise typer.Exit(1)
