@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from domainwise.errors import InputError
+from domainwise.networks.samples import Samples, each, put_together
 
-Batch = tuple[Tensor, Tensor]  # inputs and labels of one domain's minibatch
+Batch = tuple[Samples, Tensor]  # inputs, a tensor or a dict of them, and labels of one domain's minibatch
 Result = TypeVar("Result")
 
 
@@ -38,7 +39,7 @@ def risk(logits: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
     return F.cross_entropy(logits, y, weights.to(logits.dtype), reduction="sum") / len(y)
 
 
-def cross_entropy(net: Callable[[Tensor], Tensor], batches: Sequence[Batch], weights: Tensor | None = None) -> Tensor:
+def cross_entropy(net: Callable[[Samples], Tensor], batches: Sequence[Batch], weights: Tensor | None = None) -> Tensor:
     """Return the :func:`risk` of all samples, in one forward pass over the batches put together."""
     x, y = joined(batches)
     return risk(net(x), y, weights)
@@ -48,7 +49,7 @@ def joined(batches: Sequence[Batch]) -> Batch:
     """Put batches together."""
     if len(batches) == 1:
         return batches[0]
-    return torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])
+    return put_together([x for x, _ in batches]), torch.cat([y for _, y in batches])
 
 
 def apart(values: Tensor, batches: Sequence[Batch]) -> list[Tensor]:
@@ -62,8 +63,8 @@ def in_parts(batches: Sequence[Batch], parts: int) -> Iterator[tuple[float, list
     A mean over samples is the sum of the means over the parts, each times its share.
     """
     samples = sum(len(y) for _, y in batches)
-    cut = [zip(x.tensor_split(parts), y.tensor_split(parts), strict=True) for x, y in batches]
-    for pieces in zip(*cut, strict=True):
+    for i in range(parts):
+        pieces = [(each(lambda t, i=i: t.tensor_split(parts)[i], x), y.tensor_split(parts)[i]) for x, y in batches]
         part = [(x, y) for x, y in pieces if len(y)]
         if part:
             yield sum(len(y) for _, y in part) / samples, part

@@ -26,7 +26,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-OWN_NETWORKS = ("small", "mnist", "mlp", "linear", "cnn1d")  # without pretrained weights, and small
+OWN_NETWORKS = ("small", "mnist", "mlp", "linear", "cnn1d", "words")  # without pretrained weights, and small
 
 
 def threads_for(network: str) -> int:

@@ -177,7 +177,7 @@ def test_what_is_for_images_alone_is_refused_for_a_table_and_the_other_way_round
             dw.fit(table(), "erm", output=tmp_path / "refused", **settings)
     with pytest.raises(InputError, match="the network mlp is for rows, and digits has images"):
         dw.fit(dw.digits(), "erm", network="mlp", output=tmp_path / "refused")
-    with pytest.raises(InputError, match="resnet18 is for images, and this is not: take mlp or linear"):
+    with pytest.raises(InputError, match="resnet18 is for images, and this is 5 columns: take mlp, linear"):
         build("resnet18", (5,), 2)
     model = dw.fit(table(), "erm", steps=2, output=tmp_path / "model")
     with pytest.raises(InputError, match=r"numbers of shape \(N, 5\), 5 columns, got float64 of \(2, 4\)"):

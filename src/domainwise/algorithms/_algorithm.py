@@ -18,6 +18,7 @@ from domainwise.meta.combine import constant
 from domainwise.meta.optimizer import MetaOptimizer
 from domainwise.meta.ranks import check_alone
 from domainwise.networks.network import Network
+from domainwise.networks.samples import Samples
 from domainwise.seeds import seed_hash
 
 
@@ -173,7 +174,7 @@ class Algorithm:
         return {"loss": losses.mean(), **each}
 
     @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:
+    def predict(self, x: Samples) -> Tensor:
         """Return the logits of inputs, one row each."""
         self._needs_setup()
         training = self.net.training
@@ -183,7 +184,7 @@ class Algorithm:
         finally:
             self.net.train(training)
 
-    def answer(self, x: Tensor) -> Tensor:
+    def answer(self, x: Samples) -> Tensor:
         """Compute what :meth:`predict` returns; the network is in evaluation mode."""
         logits: Tensor = self.net(x)
         return logits

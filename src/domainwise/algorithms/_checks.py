@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from inspect import unwrap
 from types import CodeType
 from typing import Any
@@ -33,12 +33,14 @@ def check_batches(owner: str, batches: Sequence[Any], fresh: int, device: torch.
         if not _is_pair(batch):
             raise InputError(f"{owner}: the minibatch of domain {i} must be a pair of tensors (inputs, labels)")
         x, y = batch
-        if len(x) != len(y) or len(x) == 0:
+        tensors = [*x.values()] if isinstance(x, Mapping) else [x]
+        many = next((len(tensor) for tensor in tensors if len(tensor) != len(y)), len(y))
+        if many != len(y) or many == 0:
             raise InputError(
-                f"{owner}: the minibatch of domain {i} has {len(x)} inputs and {len(y)} labels: "
+                f"{owner}: the minibatch of domain {i} has {many} inputs and {len(y)} labels: "
                 f"it takes as many of one as of the other, and at least one"
             )
-        for what, tensor in (("inputs", x), ("labels", y)):
+        for what, tensor in (*(("inputs", tensor) for tensor in tensors), ("labels", y)):
             if tensor.device != device:
                 raise InputError(
                     f"{owner}: the {what} of domain {i} are on {tensor.device} and the network on {device}: "
@@ -64,7 +66,12 @@ def _each(owner: str, batches: Sequence[Any], fresh: int) -> Iterator[tuple[int,
 
 
 def _is_pair(batch: Any) -> bool:
-    return isinstance(batch, Sequence) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
+    """Whether these are inputs, a tensor or a dict of tensors, and labels."""
+    if not isinstance(batch, Sequence) or len(batch) != 2:
+        return False
+    x, y = batch
+    inputs = [*x.values()] if isinstance(x, Mapping) else [x]
+    return bool(inputs) and all(isinstance(part, Tensor) for part in (*inputs, y))
 
 
 def asks_for(cls: type, wanted: str) -> bool:

@@ -17,6 +17,7 @@ from domainwise.averaging._averager import EMA, MA, SWA, Averager
 from domainwise.averaging._swad import SWAD
 from domainwise.errors import InputError, closest
 from domainwise.experiment.trial import separated
+from domainwise.networks.samples import put_together
 
 _KINDS: dict[str, type[Averager]] = {"swad": SWAD, "swa": SWA, "ema": EMA, "ma": MA}
 _SHAPE = re.compile(r"(?P<name>\w+)\s*(?:\((?P<settings>.*)\))?", re.DOTALL)
@@ -183,7 +184,7 @@ def _renew(module: nn.Module, norms: Sequence[_BatchNorm], batches: Iterable[Seq
             norm.momentum = None  # the plain mean over the batches
             norm.training = True
         for batch in batches:
-            module(torch.cat([x for x, _ in batch]))
+            module(put_together([x for x, _ in batch]))
             passed += 1
         if passed == 0:
             raise InputError("batch-norm statistics cannot be refreshed without a single batch")

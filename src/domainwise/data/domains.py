@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
@@ -13,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from domainwise.data.checks import validate
 from domainwise.data.decoded.array_files import (
     ABOUT,
     COLUMNS,
@@ -24,7 +24,7 @@ from domainwise.data.decoded.array_files import (
 )
 from domainwise.data.decoded.image_files import image_files
 from domainwise.errors import InputError, closest, require, some
-from domainwise.networks.forms import extent_of, form_of
+from domainwise.networks.forms import Layout, extent_of, form_of
 
 Images = npt.NDArray[np.uint8]
 Values = npt.NDArray[np.uint8] | npt.NDArray[np.float32]
@@ -70,7 +70,7 @@ class Domain:
     """One domain: its name, images and labels, and what else is known of each image."""
 
     name: str
-    images: Values  # (N, H, W, C), uint8 or floats from 0 to 1; a table (N, d), signals (N, C, T). Perhaps mapped
+    images: Values  # (N, H, W, C), uint8 or floats from 0 to 1; (N, d); (N, C, T); records (N,)
     labels: Labels  # (N,), positions in Domains.classes
     evaluation: Images | None = None  # (N, E, E, C), from the originals in one resize; None: evaluate on images
     shapes: Shapes | None = None  # (N, 2), height and width of the originals; None: images are pixel for pixel
@@ -92,9 +92,6 @@ class Domain:
         return None if self.originals is None else self.originals.pixels
 
 
-OPTIONAL = ("evaluation", "shapes", "originals", "groups", "copies", "fixed", "subgroups")
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Domains:
     """The domains of one data set, with their classes.
@@ -113,7 +110,7 @@ class Domains:
     subgroups: tuple[str, ...] = ()  # names of what scores are told apart by inside a domain, such as "slide:23"
 
     def __post_init__(self) -> None:
-        _validate(self)
+        validate(self)
 
     def __repr__(self) -> str:
         sizes = [f"{domain.name} {len(domain):,}" for domain in self]
@@ -133,18 +130,24 @@ class Domains:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Height, width and channels of every image; of a table the columns, of signals channels and steps."""
+        """Height, width and channels of every image; of tables columns, of signals channels and steps, of dicts ()."""
         return self.items[0].images.shape[1:]
 
     @property
+    def layout(self) -> Layout:
+        """Return what a network is built for: the shape of a sample, or the fields of a dict."""
+        records = self.items[0].images.dtype
+        return records if records.names else self.shape
+
+    @property
     def form(self) -> str:
-        """Return what every sample is: one of the "images", a row of a "rows", or one of the "signals"."""
-        return form_of(self.shape)
+        """Return what the samples are: "images", "rows" of a table, "signals", "texts" or other "dicts"."""
+        return form_of(self.layout)
 
     @property
     def extent(self) -> str:
         """Say how large every sample is, as in "5 columns"."""
-        return extent_of(self.shape)
+        return extent_of(self.layout)
 
     @property
     def has_official_split(self) -> bool:
@@ -245,73 +248,3 @@ def assemble(facts: Mapping[str, Any], arrays: Mapping[str, Any], home: Path | N
         facts.get("plain", facts["fingerprint"]),
         tuple(facts.get("subgroups", ())),
     )
-
-
-def require_domains(data: str, names: Sequence[str]) -> None:
-    """Refuse a single domain, and two whose names read the same."""
-    if len(names) < 2:
-        raise InputError(
-            f"{data} has only one domain ({', '.join(names)}): generalizing to an unseen domain needs "
-            "at least one to train on and one to hold out"
-        )
-    _require_names(data, names)
-
-
-def _require_names(data: str, names: Sequence[str]) -> None:
-    seen: dict[str, str] = {}
-    for name in names:
-        key = unicodedata.normalize("NFKC", name).casefold()
-        if key in seen:
-            # ascii() shows what the eye cannot see: composed against decomposed letters, wide ones, capitals
-            pair = f'"{seen[key]}" and "{name}" ({seen[key]!a} and {name!a})'
-            raise InputError(f"domains {pair} of {data} read as the same name: rename one")
-        seen[key] = name
-
-
-def require_classes(data: str, present: Collection[str]) -> None:
-    """Refuse a data set whose images all belong to one class."""
-    if len(present) < 2:
-        only = ", ".join(f'"{name}"' for name in present) or "none"
-        raise InputError(f"all images of {data} belong to one class ({only}): there is nothing to tell apart")
-
-
-def _validate(data: Domains) -> None:
-    _require_names(data.name, data.names)
-    for domain in data.items:
-        _validate_domain(data, domain)
-    labels = {int(label) for domain in data.items for label in np.unique(domain.labels)}
-    require_classes(data.name, [data.classes[label] for label in labels])
-
-
-def _validate_domain(data: Domains, domain: Domain) -> None:
-    if len(domain.images) != len(domain.labels):
-        raise InputError(f'domain "{domain.name}" has {len(domain.images)} images and {len(domain.labels)} labels')
-    if len(domain) == 0 or 0 in domain.images.shape:
-        raise InputError(f'domain "{domain.name}" of {data.name} has no images, or none with pixels')
-    if domain.images.shape[1:] != data.shape:
-        raise InputError(
-            f'images of domain "{domain.name}" are {domain.images.shape[1:]}, those of "{data.names[0]}" {data.shape}: '
-            "all domains must have one shape"
-        )
-    if domain.images.dtype != data.items[0].images.dtype:
-        raise InputError(
-            f'images of domain "{domain.name}" are {domain.images.dtype}, those of "{data.names[0]}" '
-            f"{data.items[0].images.dtype}: all domains must have one type"
-        )
-    low, high = int(domain.labels.min()), int(domain.labels.max())
-    if low < 0 or high >= len(data.classes):
-        raise InputError(
-            f'domain "{domain.name}" has label {low if low < 0 else high}, outside 0..{len(data.classes) - 1}'
-        )
-    _validate_optional(data, domain)
-
-
-def _validate_optional(data: Domains, domain: Domain) -> None:
-    for what in OPTIONAL:
-        mine, first = getattr(domain, what), getattr(data.items[0], what)
-        if (mine is None) != (first is None):
-            raise InputError(f'either all domains of {data.name} have {what} or none, but not "{domain.name}" alone')
-        if mine is not None and len(mine) != len(domain):
-            raise InputError(f'domain "{domain.name}" has {len(domain)} images and {len(mine)} {what}')
-    if domain.evaluation is not None and domain.evaluation.shape[1:] != data.evaluation_shape:
-        raise InputError(f'the images of domain "{domain.name}" to evaluate on have another shape than the others')

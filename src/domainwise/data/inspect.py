@@ -200,9 +200,9 @@ def _look(file: File) -> Look:
 
 
 def _look_at_arrays(data: Domains) -> list[Look]:
-    channels, form = data.shape[-1], data.form
+    form, channels = data.form, (data.shape or (0,))[-1]
     mode = {1: "L", 3: "RGB"}.get(channels, f"{channels} channels") if form == "images" else "numbers"
-    size = (1, channels) if form == "rows" else data.shape[:2]
+    size = data.shape[:2] if form in ("images", "signals") else (1, channels)
     return [
         Look(
             domain.name,

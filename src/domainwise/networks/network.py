@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,8 +14,10 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from domainwise.errors import InputError, require
-from domainwise.networks.forms import channels_first, extent_of, form_of
+from domainwise.networks.forms import Layout, extent_of, form_of
 from domainwise.networks.own import made_by, sizes, tried, width_of
+from domainwise.networks.samples import Samples, blank, each, one_of
+from domainwise.networks.words import Words
 from domainwise.user_files import OWN, function_of, name_of, source_of
 
 
@@ -50,12 +52,12 @@ class Network(nn.Module):
         """Return the context that the featurizer runs in: bfloat16 where ``low_precision`` is set."""
         return torch.autocast(device.type, torch.bfloat16) if self.low_precision else nullcontext()
 
-    def features(self, x: Tensor) -> Tensor:
-        """Return the features of a batch, with dropout while training."""
-        if self.pad_to and len(x) < self.pad_to and not any(module.training for module in self.modules()):
-            around = (0, 0) * (x.dim() - 1) + (0, self.pad_to - len(x))  # it counts from the last dimension
-            return self.features(F.pad(x, around))[: len(x)]
-        with self.lowered(x.device):
+    def features(self, x: Samples) -> Tensor:
+        """Return the features of a batch, a tensor or a dict of tensors, with dropout while training."""
+        if self.pad_to and len(one_of(x)) < self.pad_to and not any(module.training for module in self.modules()):
+            missing = self.pad_to - len(one_of(x))  # padding counts from the last dimension
+            return self.features(each(lambda t: F.pad(t, (0, 0) * (t.dim() - 1) + (0, missing)), x))[:-missing]
+        with self.lowered(one_of(x).device):
             features: Tensor = self.featurizer(x)
         dropped: Tensor = self.dropout(features.float() if self.low_precision else features)
         return dropped
@@ -65,7 +67,7 @@ class Network(nn.Module):
         logits: Tensor = self.head(features)
         return logits
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Samples) -> Tensor:
         return self.logits(self.features(x))
 
     if TYPE_CHECKING:  # nn.Module's own says that it returns anything
@@ -143,18 +145,25 @@ def linear(columns: int, classes: int) -> Network:
     return Network(nn.Identity(), nn.Linear(columns, classes))
 
 
-IMAGES: dict[str, Callable[[int, int], Network]] = {"small": small_cnn, "mnist": mnist_cnn}
-OTHERS: dict[str, dict[str, Callable[[int, int], Network]]] = {  # networks for each other form, the usual one first
+def words(fields: Mapping[str, tuple[int, ...]], classes: int) -> Network:
+    """Return a network for the token ids of texts, small enough for a CPU."""
+    return Network(Words(), nn.Linear(128, classes))
+
+
+IMAGES: dict[str, Callable[[Any, int], Network]] = {"small": small_cnn, "mnist": mnist_cnn}
+OTHERS: dict[str, dict[str, Callable[[Any, int], Network]]] = {  # networks for each other form, the usual one first
     "rows": {"mlp": mlp, "linear": linear},
     "signals": {"cnn1d": cnn1d},
+    "texts": {"words": words},
+    "dicts": {},
 }
 FORMS = {name: form for form, makers in {"images": IMAGES, **OTHERS}.items() for name in makers}
-UNTRAINED = {**IMAGES, **OTHERS["rows"], **OTHERS["signals"]}
+UNTRAINED = {name: make for makers in (IMAGES, *OTHERS.values()) for name, make in makers.items()}
 
 
 def build(
     name: str,
-    shape: Sequence[int],
+    shape: Layout,
     classes: int,
     *,
     pretrained: bool = False,
@@ -164,12 +173,13 @@ def build(
     extra_channels: int = 0,
     source: str = "",
 ) -> Network:
-    """Build a network for images of shape (H, W, C), rows of a table (columns,) or signals (channels, steps).
+    """Build a network for images of shape (H, W, C), rows of a table (columns,), signals (channels, steps) or dicts.
 
     Args:
-        name: "small", "mnist", for tables "mlp" and "linear", for signals "cnn1d", the timm name of a backbone
-            ("resnet50", "resnet50.a1_in1k"), the original ResNet-50 ("resnet50.v1"), or "my_net.py:build", a function
-            of yours that is called with (channels, classes) and returns a featurizer or a whole :class:`Network`.
+        name: "small", "mnist", for tables "mlp" and "linear", for signals "cnn1d", for texts "words", the timm name of
+            a backbone ("resnet50", "resnet50.a1_in1k"), the original ResNet-50 ("resnet50.v1"), or "my_net.py:build", a
+            function of yours that is called with (channels, classes), of dicts with the shapes of their fields in the
+            place of channels, and returns a featurizer or a whole :class:`Network`.
         pretrained: take the backbone's weights from the hub.
         weights: take them from this file instead.
         dropout: of the features.
@@ -181,16 +191,16 @@ def build(
     if not 0 <= dropout < 1:
         raise InputError(f"dropout must be 0 or more and below 1, got {dropout}")
     form = form_of(shape)
-    if FORMS.get(name, form) != form:
-        raise InputError(f"{name} is for {FORMS[name]}, and this is {extent_of(shape)}: {fitting(form)}")
-    images = channels_first(shape, extra_channels)
+    if not fits(name, form):
+        raise InputError(f"{name} is for {FORMS.get(name, 'images')}, and this is {extent_of(shape)}: {fitting(form)}")
+    sample = blank(shape, extra_channels)
     weights = None if weights is None else Path(weights)
     own = OWN.fullmatch(name)
     if own or name in UNTRAINED:
-        net = _own(own, images, classes, source) if own else UNTRAINED[name](images[0], classes)
+        net = _own(own, sample, classes, source) if own else UNTRAINED[name](told(sample), classes)
         _fill(net.featurizer, name, pretrained, weights)
     else:
-        net = _backbone(name, images, classes, pretrained, weights)
+        net = _backbone(name, sample, classes, pretrained, weights)
     net.dropout.p = dropout or net.dropout.p
     net.freeze_batch_norm |= freeze_batch_norm and not (own and weights is None)
     return net.train()
@@ -222,11 +232,24 @@ def check_network(name: str, weights: str, side: int) -> None:
         build(name, shape, 2, pretrained=file is None, weights=file)
 
 
+def fits(name: str, form: str) -> bool:
+    """Return whether a network is for samples of a form, as far as its name tells."""
+    return OWN.fullmatch(name) is not None or FORMS.get(name, "images") == form
+
+
 def fitting(form: str) -> str:
     """Say which networks to take for samples of a form."""
     if form == "images":
         return f"take {' or '.join(IMAGES)}, or the name of a timm backbone"
-    return f"take {' or '.join(OTHERS[form])}, or FILE.py:FUNCTION for one of your own"
+    own = "FILE.py:FUNCTION for one of your own"
+    return f"take {', '.join(OTHERS[form])}, or {own}" if OTHERS[form] else f"take {own}"
+
+
+def told(sample: Samples) -> Any:
+    """Return what a function that makes a network is told: the number of channels, or the shapes of a dict."""
+    if isinstance(sample, Mapping):
+        return {name: tuple(tensor.shape[1:]) for name, tensor in sample.items()}
+    return sample.shape[1]
 
 
 def network_source(name: str) -> str:
@@ -235,14 +258,12 @@ def network_source(name: str) -> str:
     return source_of(own["file"]) if own else ""
 
 
-def _backbone(name: str, images: tuple[int, ...], classes: int, pretrained: bool, weights: Path | None) -> Network:
+def _backbone(name: str, sample: Samples, classes: int, pretrained: bool, weights: Path | None) -> Network:
     from domainwise.networks.timm_backbones import backbone
 
-    channels, *size = images
-    if len(size) != 2:
-        raise InputError(f"{name} is for images, and this is not: {fitting('signals' if size else 'rows')}")
+    channels, *size = sample.shape[1:]
     featurizer = backbone(name, (size[0], size[1]), channels, pretrained=pretrained, weights=weights)
-    return Network(featurizer, nn.Linear(width_of(featurizer, images, name), classes))
+    return Network(featurizer, nn.Linear(width_of(featurizer, sample, name), classes))
 
 
 def _fill(featurizer: nn.Module, name: str, pretrained: bool, weights: Path | None) -> None:
@@ -258,11 +279,11 @@ def _no_weights(name: str) -> InputError:
     return InputError(f"there are no pretrained weights for {name}: pass a file of your own with --weights FILE")
 
 
-def _own(written: re.Match[str], shape: tuple[int, ...], classes: int, source: str) -> Network:
-    made, name = made_by(written, shape[0], classes, source), name_of(written)
+def _own(written: re.Match[str], sample: Samples, classes: int, source: str) -> Network:
+    made, name = made_by(written, told(sample), classes, source), name_of(written)
     if not isinstance(made, Network):
-        return Network(made, nn.Linear(width_of(made, shape, name), classes))
-    logits = tried(made, shape, name)
+        return Network(made, nn.Linear(width_of(made, sample, name), classes))
+    logits = tried(made, sample, name)
     if logits.shape != (1, classes):
         raise InputError(f"{name} must give {classes} logits for an image, and gave {sizes(logits)}")
     return made

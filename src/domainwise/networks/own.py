@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from domainwise.errors import InputError
+from domainwise.networks.samples import Samples, one_of
 from domainwise.user_files import function_of, name_of
 
 
-def made_by(written: re.Match[str], channels: int, classes: int, source: str) -> nn.Module:
-    """Call the function of the user's own, and return the module that it makes."""
+def made_by(written: re.Match[str], channels: object, classes: int, source: str) -> nn.Module:
+    """Call the function of the user's own, and return the module that it makes; of dicts it is told the shapes."""
     name, make = name_of(written), function_of(written, source)
     try:
         made = make(channels, classes)
@@ -25,11 +27,11 @@ def made_by(written: re.Match[str], channels: int, classes: int, source: str) ->
     return made
 
 
-def width_of(featurizer: nn.Module, shape: tuple[int, ...], name: str) -> int:
+def width_of(featurizer: nn.Module, sample: Samples, name: str) -> int:
     """Return how many features a featurizer makes of one sample."""
-    features = tried(featurizer, shape, name)
+    features = tried(featurizer, sample, name)
     if features.dim() != 2:
-        pool = "AdaptiveAvgPool1d" if len(shape) == 2 else "AdaptiveAvgPool2d"
+        pool = "AdaptiveAvgPool1d" if one_of(sample).dim() == 3 else "AdaptiveAvgPool2d"
         raise InputError(
             f"the features of {name} must be one vector per image, and are {sizes(features)} for one image: "
             f"end it with nn.{pool}(1) and nn.Flatten()"
@@ -37,19 +39,25 @@ def width_of(featurizer: nn.Module, shape: tuple[int, ...], name: str) -> int:
     return features.shape[1]
 
 
-def tried(module: nn.Module, shape: tuple[int, ...], name: str) -> Tensor:
-    """Return the output for one sample of zeros, whose channels come first."""
-    channels, *size = shape
+def tried(module: nn.Module, sample: Samples, name: str) -> Tensor:
+    """Return the output for one sample of zeros."""
     try:
         with torch.no_grad():
-            result: Tensor = module.eval()(torch.zeros(1, *shape))
+            result: Tensor = module.eval()(sample)
     except Exception as error:
-        across = " x ".join(map(str, size))
-        what = {2: f"images of {across} with {channels} channels", 1: f"signals of {channels} channels, {across} steps"}
-        raise InputError(f"{name} cannot take {what.get(len(size), f'rows of {channels} numbers')}: {error}") from error
+        raise InputError(f"{name} cannot take {_described(sample)}: {error}") from error
     finally:
         module.train()
     return result
+
+
+def _described(sample: Samples) -> str:
+    if isinstance(sample, Mapping):
+        return "dicts of " + ", ".join(f"{name} {tuple(tensor.shape[1:])}" for name, tensor in sample.items())
+    channels, *size = sample.shape[1:]
+    across = " x ".join(map(str, size))
+    what = {2: f"images of {across} with {channels} channels", 1: f"signals of {channels} channels, {across} steps"}
+    return what.get(len(size), f"rows of {channels} numbers")
 
 
 def sizes(tensor: Tensor) -> str:

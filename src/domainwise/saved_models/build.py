@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm, Spec
 from domainwise.algorithms._outer import Outer
 from domainwise.data.batches.augment import IMAGENET_MEAN, IMAGENET_STD
+from domainwise.data.domains import Domains
 from domainwise.errors import InputError
 from domainwise.experiment.integrity import digest
 from domainwise.experiment.optimization import optimizer_of, schedule_of
 from domainwise.experiment.trial import Trial
 from domainwise.files import replacing, sha256, sync
+from domainwise.networks.forms import Layout, form_of
 from domainwise.networks.network import Network, build
 from domainwise.networks.weight_files import save_tensors
 from domainwise.user_files import OWN
@@ -141,16 +144,14 @@ def outer_of(trial: Trial, made: int = 0) -> Outer:
     return Outer(optimizer_of(trial.optimizer), schedule_of(trial.schedule), trial.clip, trial.steps, made)
 
 
-def network_of(
-    trial: Trial, algorithm: Algorithm, shape: Sequence[int], classes: int, *, filled: bool = True
-) -> Network:
+def network_of(trial: Trial, algorithm: Algorithm, layout: Layout, classes: int, *, filled: bool = True) -> Network:
     """Return the network a trial starts from, for samples of a shape; only the channels of images matter.
 
     Not ``filled``, it has random weights whatever the trial says.
     """
     net = build(
         f"{trial.network_file}:{trial.network.rpartition(':')[2]}" if trial.network_file else trial.network,
-        (trial.input_size, trial.input_size, shape[-1]) if trial.input_size else shape,
+        _seen(layout, trial.input_size),
         classes,
         pretrained=filled and trial.weights == "pretrained",
         weights=trial.weights_file if filled and trial.weights_file else None,
@@ -172,7 +173,7 @@ def trained(
     ``place`` is where they come from, for the sentence that refuses weights of another network.
     """
     algorithm = algorithm_of(trial)
-    net = network_of(trial, algorithm, shape_of(config), len(config["classes"]), filled=False)
+    net = network_of(trial, algorithm, layout_of(config), len(config["classes"]), filled=False)
     algorithm.setup(net.to(device), seed=trial.seed)  # some algorithms predict in their own way
     try:
         algorithm.net.load_state_dict(weights)
@@ -184,10 +185,25 @@ def trained(
     return algorithm
 
 
-def shape_of(config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the shape of the samples that a saved model takes."""
+def _seen(layout: Layout, side: int) -> Layout:
+    """Images may be stored in another size than the network sees."""
+    return layout if isinstance(layout, np.dtype) or not side else (side, side, layout[-1])
+
+
+def layout_of(config: Mapping[str, Any]) -> Layout:
+    """Return the shape of the samples that a saved model takes, or the fields of its dicts."""
     side, channels = config["input_size"], config["channels"]
+    if "fields" in config:
+        return np.dtype([(name, kind, tuple(shape)) for name, kind, shape in config["fields"]])
     return (side, side, channels) if side else tuple(config.get("shape", (channels,)))
+
+
+def told_layout(data: Domains, side: int) -> dict[str, Any]:
+    """Return what a saved model says of the samples it takes."""
+    if isinstance(data.layout, np.dtype):
+        fields = [[name, data.layout[name].base.str, data.layout[name].shape] for name in data.layout.names or ()]
+        return {"channels": 0, "fields": fields}
+    return {"channels": data.shape[-1], **({} if side else {"shape": data.shape})}
 
 
 def _check_given(trial: Trial, net: Network) -> None:
@@ -200,9 +216,9 @@ def _check_given(trial: Trial, net: Network) -> None:
             )
 
 
-def normalisation(net: Network, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def normalisation(net: Network, layout: Layout) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the mean and deviation that the network was pretrained with: ImageNet's for colours, none for the rest."""
-    if channels != 3:
+    if form_of(layout) != "images" or layout[-1] != 3:
         return (0.0,), (1.0,)
     about = getattr(net.featurizer, "pretrained_cfg", {})
     return tuple(about.get("mean", IMAGENET_MEAN)), tuple(about.get("std", IMAGENET_STD))

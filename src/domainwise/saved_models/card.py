@@ -27,7 +27,7 @@ from domainwise.experiment.records import publish
 from domainwise.experiment.trial import Trial
 from domainwise.files import write_output
 from domainwise.networks.forms import extent_of, form_of
-from domainwise.saved_models.build import shape_of
+from domainwise.saved_models.build import layout_of
 from domainwise.saved_models.estimate import Estimator, from_bytes, to_bytes
 
 CARD, MADE_FROM, ESTIMATE, README = "card.json", "made_from.npy", "estimate.npz", "README.md"
@@ -226,7 +226,7 @@ def _head(trial: Trial, config: Mapping[str, Any], place: str = PLACE) -> Iterab
     classes = config["classes"]
     yield f"# Model card: {_plain(trial.label or trial.algorithm)}, trained on {_plain(trial.data)}"
     yield f"It says which of {len(classes)} classes an input belongs to: {_listed(classes)}."
-    if form_of(shape_of(config)) == "images":
+    if form_of(layout_of(config)) == "images":
         yield f"```bash\ndomainwise predict {place} IMAGES... -o predictions.csv\n```"
     else:
         yield f"```python\ndomainwise.load({place!r}).predict(ARRAY)\n```"
@@ -269,7 +269,7 @@ def _made(trial: Trial, config: Mapping[str, Any]) -> Iterable[str]:
         "weights": trial.weights,
         "input": f"{side} x {side}, {channels} channel{'s' * (channels != 1)}"
         if side
-        else extent_of(config.get("shape", (channels,))),
+        else extent_of(layout_of(config)),
         "mean": ", ".join(f"{value:g}" for value in config["mean"]),
         "deviation": ", ".join(f"{value:g}" for value in config["std"]),
         **{name: str(getattr(trial, name)) for name in SETTINGS},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -87,18 +87,19 @@ def described(model: Model) -> dict[str, Any]:
     """Return what a program, or a person, has to know to use the exported file."""
     config, trial = model.config, model.config["trial"]
     size, channels = config["input_size"], config["channels"]
-    across = ", ".join(map(str, model.shape))
+    shape = _shape(model)
+    across = ", ".join(map(str, shape))
     colours = {1: "grey", 3: "RGB"}.get(channels, "as in training")
     return {
         "domainwise": __version__,
         "classes": list(model.classes),
         "input": model.form,
-        "shape": ["batch", *model.shape],
+        "shape": ["batch", *shape],
         "dtype": "uint8" if size else "float32",
         "mode": {1: "L", 3: "RGB"}.get(channels) if size else None,  # of Pillow
         "takes": f"images as uint8 of shape (N, {size}, {size}, {channels}), {colours}, channels last, from 0 to 255"
         if size
-        else f"{model.form} of {extent_of(model.shape)} as float32 of shape (N, {across}), not scaled",
+        else f"{model.form} of {extent_of(model.layout)} as float32 of shape (N, {across}), not scaled",
         "resize": f"upright as EXIF says, then one antialiased bilinear resize to {size} x {size}, whatever the aspect"
         if size
         else None,
@@ -117,7 +118,7 @@ class _Whole(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.net, self.images = model.algorithm.net.eval(), bool(model.config["input_size"])
-        shape = (-1, *(1 for _ in model.shape[1:]))  # of channels, or of columns
+        shape = (-1, *(1 for _ in _shape(model)[1:]))  # of channels, or of columns
         for name in ("mean", "std"):
             self.register_buffer(name, torch.tensor(model.config[name], dtype=torch.float32).view(shape))
         self.temperature = model.card.temperature
@@ -129,6 +130,12 @@ class _Whole(nn.Module):
         x = inputs.permute(0, 3, 1, 2).float() / 255 if self.images else inputs
         logits = self.net((x - self.mean) / self.std)
         return (logits / self.temperature).softmax(1)
+
+
+def _shape(model: Model) -> Sequence[int]:
+    if isinstance(model.layout, np.dtype):
+        raise InputError(f"a model of {model.form} cannot be exported: a file takes one array, and it takes several")
+    return model.layout
 
 
 def _on_cpu(model: Model) -> Model:
@@ -151,8 +158,8 @@ def _inputs(model: Model) -> Array:
     size, channels = model.config["input_size"], model.config["channels"]
     many = sum(BATCHES)
     if not size:
-        mean, std = (np.reshape(model.config[name], (-1, *(1 for _ in model.shape[1:]))) for name in ("mean", "std"))
-        rows: Array = draw.standard_normal((many, *model.shape)) * std + mean
+        mean, std = (np.reshape(model.config[name], (-1, *(1 for _ in _shape(model)[1:]))) for name in ("mean", "std"))
+        rows: Array = draw.standard_normal((many, *_shape(model))) * std + mean
         return rows.astype(np.float32)
     around, contrast = draw.uniform(0, 255, (2, many, 1, 1, channels))
     noise = draw.uniform(-0.5, 0.5, (many, size, size, channels))

@@ -11,7 +11,7 @@ from typing import Any
 from domainwise.errors import InputError, warn
 from domainwise.networks.forms import form_of
 from domainwise.networks.pretrained import hub_answers
-from domainwise.saved_models.build import FEATURIZER, shape_of
+from domainwise.saved_models.build import FEATURIZER, layout_of
 from domainwise.saved_models.card import CARD, ESTIMATE, MADE_FROM, README, shared_text
 
 PREFIX = "hf:"
@@ -54,7 +54,7 @@ def push(folder: Path, config: Mapping[str, Any], repository: str, *, private: b
     if constants.HF_HUB_OFFLINE or not hub_answers(f"{constants.ENDPOINT}/{name}"):
         raise InputError(f"{name} cannot be shared: the hub cannot be reached from here")
     api, address = HfApi(constants.ENDPOINT), f"{constants.ENDPOINT}/{name}"
-    about = _front_matter(form_of(shape_of(config))) + shared_text(folder, config, PREFIX + name)
+    about = _front_matter(form_of(layout_of(config))) + shared_text(folder, config, PREFIX + name)
     own = [file for file in FILES if (folder / file).is_file()]
     with _sentences(name, None, "be shared"):
         api.create_repo(name, private=private, exist_ok=True)

@@ -23,7 +23,7 @@ from domainwise.experiment.selection import rule
 from domainwise.experiment.settings import whole
 from domainwise.experiment.trial import Trial
 from domainwise.files import names_in
-from domainwise.saved_models.build import Featurizer
+from domainwise.saved_models.build import Featurizer, told_layout
 from domainwise.saved_models.saved import fingerprint, save
 
 Keep = Literal["best", "none", "all"]
@@ -59,8 +59,7 @@ class Keeper:
                 "trial": self.trial.shared(),
                 "classes": data.classes,
                 "domains": _known(data, self.trial),
-                "channels": data.shape[-1],
-                **({} if self.trial.input_size else {"shape": data.shape}),
+                **told_layout(data, self.trial.input_size),
                 "input_size": self.trial.input_size,
                 "mean": (featurizer or inputs.recipe).mean,
                 "std": (featurizer or inputs.recipe).std,

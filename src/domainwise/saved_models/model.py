@@ -20,8 +20,9 @@ from domainwise.data.domains import Domains
 from domainwise.data.sources.folders import images_in
 from domainwise.data.sources.values import given_inputs
 from domainwise.errors import InputError, require, some, typed
-from domainwise.networks.forms import form_of
-from domainwise.saved_models.build import shape_of
+from domainwise.networks.forms import Layout, as_bytes, form_of
+from domainwise.networks.samples import unpacked
+from domainwise.saved_models.build import layout_of
 from domainwise.saved_models.card import Card
 from domainwise.saved_models.evaluated import Evaluation, evaluated
 from domainwise.saved_models.export import Exported, export
@@ -44,14 +45,14 @@ class Model:
         return tuple(self.config["classes"])
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the shape of the samples that it takes; of images only the channels matter."""
-        return shape_of(self.config)
+    def layout(self) -> Layout:
+        """Return the shape of the samples that it takes, of which only the channels matter for images; or fields."""
+        return layout_of(self.config)
 
     @property
     def form(self) -> str:
-        """Return what it takes: "images", "rows" of a table, or "signals"."""
-        return form_of(self.shape)
+        """Return what it takes: "images", "rows" of a table, "signals", "texts" or other "dicts"."""
+        return form_of(self.layout)
 
     @property
     def expectation(self) -> str:
@@ -61,8 +62,8 @@ class Model:
     def predict(self, images: npt.ArrayLike | Tensor, *, min_probability: float = 0.0) -> list[str]:
         """Return the class of every image: uint8 or floats from 0 to 1, (N, H, W, C) of any size or one of them.
 
-        A model of a table takes rows (N, d), one of signals (N, C, T). The class is empty where the most probable one
-        is less probable than ``min_probability``.
+        A model of a table takes rows (N, d), one of signals (N, C, T), one of dicts such arrays by name. The class is
+        empty where the most probable one is less probable than ``min_probability``.
         """
         check_least(min_probability)
         rows = self.probabilities(images)
@@ -98,7 +99,7 @@ class Model:
         return evaluated(self, data, progress=progress)
 
     def _through(self, images: npt.ArrayLike | Tensor, function: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
-        array = given_inputs(images, self.shape)
+        array = given_inputs(images, self.layout)
         return self._batches(array, function)
 
     @torch.no_grad()
@@ -106,8 +107,8 @@ class Model:
         recipe = augmentation("none", self.config["input_size"], self.config["mean"], self.config["std"])
         self.algorithm.net.eval()
         for i in range(0, len(array), BATCH):
-            batch = torch.from_numpy(array[i : i + BATCH].copy())  # it may be read-only, which torch is not
-            yield function(recipe.plain(batch.to(self.algorithm.device))).float()
+            rows = torch.from_numpy(as_bytes(array[i : i + BATCH].copy()))  # it may be read-only, which torch is not
+            yield function(recipe.plain(unpacked(rows.to(self.algorithm.device), array.dtype))).float()
 
     def __repr__(self) -> str:
         trial = self.config["trial"]

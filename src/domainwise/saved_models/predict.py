@@ -79,9 +79,9 @@ def predictions(
     pictures that are the images, where they are not the whole.
     """
     check_least(min_probability)
-    channels = model.shape[-1]
+    channels = model.config["channels"]
     if model.form != "images":
-        what = f"{model.form} of {extent_of(model.shape)}"
+        what = f"{model.form} of {extent_of(model.layout)}"
         raise InputError(f"this model takes {what} and no images: give it an array, in Python")
     if channels not in (1, CHANNELS):
         raise InputError(

@@ -287,7 +287,7 @@ def _network(trial: Trial, data: Domains) -> Network:
     """
 
     def made() -> Network:
-        return network_of(trial, algorithm_of(trial), data.shape, len(data.classes), filled=False)
+        return network_of(trial, algorithm_of(trial), data.layout, len(data.classes), filled=False)
 
     with torch.random.fork_rng(devices=[]):
         if not trial.network_file:

@@ -22,7 +22,9 @@ from domainwise.data.domains import Domains, Images
 from domainwise.errors import InputError
 from domainwise.experiment.trial import Trial
 from domainwise.machine import OWN_NETWORKS, cores, human_duration, versions
+from domainwise.networks.forms import Layout, as_bytes
 from domainwise.networks.network import Network
+from domainwise.networks.samples import one_of, unpacked
 from domainwise.saved_models.build import Featurizer, algorithm_of, network_of, normalisation
 from domainwise.saved_models.saved import fingerprint
 from domainwise.seeds import seed_hash
@@ -42,11 +44,11 @@ class Frozen:
     data: Domains
     featurizer: Featurizer
 
-    def head(self, trial: Trial, algorithm: Algorithm, shape: Sequence[int]) -> Network:
+    def head(self, trial: Trial, algorithm: Algorithm, layout: Layout) -> Network:
         """Return a new head to train on the features, drawn from torch's generator."""
         classes = len(self.data.classes)
         if trial.network_source:  # a network of somebody's own may have a head of its own
-            own = network_of(trial, algorithm, shape, classes)
+            own = network_of(trial, algorithm, layout, classes)
             return Network(nn.Identity(), own.head, dropout=own.dropout.p)
         return Network(nn.Identity(), nn.Linear(self.data.shape[0], classes), dropout=trial.dropout)
 
@@ -104,16 +106,16 @@ def _named(trial: Trial, data: Domains) -> tuple[object, ...]:
     """Return what tells the featurizers of trials apart; without given weights, the seed makes them."""
     seed = trial.seed if trial.weights == "none" else None
     where = (trial.network, trial.network_file, trial.network_source, trial.weights, trial.weights_file, seed)
-    return *where, trial.input_size, data.shape[-1], len(data.classes)
+    return *where, trial.input_size, str(data.layout), len(data.classes)
 
 
 def _network(trial: Trial, data: Domains, algorithm: Algorithm) -> tuple[Network, Featurizer]:
     """Build the network that a trial starts from, with the draws of one that trains all of it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_hash(trial.seed, "init"))
-        net = network_of(trial, algorithm, data.shape, len(data.classes))
+        net = network_of(trial, algorithm, data.layout, len(data.classes))
     weights = {f"featurizer.{name}": tensor for name, tensor in net.featurizer.state_dict().items()}
-    return net, Featurizer(weights, fingerprint(weights), *normalisation(net, data.shape[-1]))
+    return net, Featurizer(weights, fingerprint(weights), *normalisation(net, data.layout))
 
 
 def _computed(
@@ -131,12 +133,13 @@ def _computed(
         for array in _images(data):
             for images in in_order(array, at_once):
                 with torch.inference_mode():
-                    x = recipe.plain(torch.from_numpy(images).to(device))
-                    x = x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+                    rows = torch.from_numpy(as_bytes(images)).to(device)
+                    x = recipe.plain(unpacked(rows, array.dtype))
+                    x = x.contiguous(memory_format=torch.channels_last) if one_of(x).ndim == 4 else x
                     yield net.features(x).float().cpu().numpy()
-                done += len(x)
+                done += len(images)
                 left = (time.perf_counter() - started) / done * (total - done)
-                if done in (len(x), 2 * len(x)) and left > PATIENCE:
+                if done in (len(images), 2 * len(images)) and left > PATIENCE:
                     say(f"the features of {total:,} images are computed once: about {human_duration(left)} to go")
     finally:
         torch.set_num_threads(threads)

@@ -78,7 +78,7 @@ def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str]
         say("the network is not compiled, which takes longer: Triton is not installed")
     sources, evaluated = _parts(trial, shown, partial(Part, device=device, on_host=on_host))
     net, update = submit(lambda: _network(trial, data, algorithm, options, say, made))
-    scale = normalisation(net, data.shape[-1]) if data.form == "images" else column_scales(sources)
+    scale = normalisation(net, data.layout) if data.form == "images" else column_scales(sources)
     inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
     if made:
         inputs = Inputs("none", 0)
@@ -122,9 +122,8 @@ def _network(
 ) -> tuple[Network, Update]:
     """Build the network and hand it to the algorithm; afterwards torch's own generator stands where dropout draws."""
     torch.manual_seed(seed_hash(trial.seed, "init"))
-    net = (
-        made.head(trial, algorithm, data.shape) if made else network_of(trial, algorithm, data.shape, len(data.classes))
-    )
+    layout, classes = data.layout, len(data.classes)
+    net = made.head(trial, algorithm, layout) if made else network_of(trial, algorithm, layout, classes)
     net.to(options.device)
     prepare(net, precision=trial.precision, fast=options.fast, full=EVALUATION_BATCH)
     algorithm.setup(net, seed=trial.seed)
@@ -171,7 +170,7 @@ def sparing(algorithm: Algorithm, make: Callable[[], Update], say: Callable[[str
 def _pairs(batches: Sequence[Any]) -> Iterator[tuple[Tensor, Tensor]]:
     """The minibatches of all domains, where a domain may have several."""
     for one in batches:
-        yield from [one] if isinstance(one[0], Tensor) else one
+        yield from [one] if isinstance(one[1], Tensor) else one
 
 
 def too_little(algorithm: Algorithm, parts: int, most: int) -> str:

@@ -22,10 +22,9 @@ from domainwise.experiment.results import homes, trial_in
 from domainwise.experiment.settings import Choice, Settings, follow
 from domainwise.experiment.trial import named_weights
 from domainwise.files import make_folder
-from domainwise.networks.network import FORMS, OTHERS, fitting
+from domainwise.networks.network import FORMS, OTHERS, fits, fitting
 from domainwise.networks.pretrained import at_hand, network_for
 from domainwise.networks.weight_files import weights_sha256
-from domainwise.user_files import OWN
 
 if TYPE_CHECKING:
     from domainwise.data.sources.listing import Listing
@@ -107,11 +106,12 @@ FOR_IMAGES = ("input_size", "train_size", "augment", "weights")
 
 def _refuse_network(settings: Settings, data: Domains) -> None:
     """Refuse a network that is for samples of another form."""
-    own = OWN.fullmatch(settings.network) is not None
-    form = data.form if own else FORMS.get(settings.network, "images")
-    if form != data.form:
-        what = f"{data.name} has {data.form} of {data.extent}"
-        raise InputError(f"the network {settings.network} is for {form}, and {what}: {fitting(data.form)}")
+    if not fits(settings.network, data.form):
+        what = f"{data.name} has {data.form} of {data.extent}: {fitting(data.form)}"
+        network = f"the network {settings.network} is for {FORMS.get(settings.network, 'images')}"
+        raise InputError(
+            f"{f'no network here is for {data.form}' if settings.network == AUTO else network}, and {what}"
+        )
 
 
 def _without_images(settings: Settings, data: Domains) -> Settings:
@@ -122,9 +122,9 @@ def _without_images(settings: Settings, data: Domains) -> Settings:
             what = f"{data.name} has {data.form} of {data.extent}"
             raise InputError(f"{name}={value!r} is for images, and {what}: leave it out")
     given = settings.origins.get("network") == "given" and settings.network != AUTO
-    if given:
+    usual = next(iter(OTHERS[data.form]), settings.network)
+    if given or not OTHERS[data.form]:
         _refuse_network(settings, data)
-    usual, *_ = OTHERS[data.form]
     frozen = settings.features == "frozen"
     if frozen and data.form != "rows":
         raise InputError(

@@ -6,7 +6,7 @@ for the device or makes a tensor whose shape depends on the data, so that both c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from domainwise.data.batches.pixels import Range, crop, grey, jitter, random_boxes, resize, whole_boxes
 from domainwise.errors import InputError, closest
+from domainwise.networks.samples import Samples
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -136,8 +137,10 @@ class Augmentation:
         params = params.to(x.device)
         return self._finish(torch.where(params.flip[:, None, None, None], x.flip(3), x), params)
 
-    def plain(self, images: Tensor) -> Tensor:
-        """Return evaluation input: resized unless of the right size already, and normalised."""
+    def plain(self, images: Samples) -> Samples:
+        """Return evaluation input: resized unless of the right size already, and normalised; dicts as they are."""
+        if isinstance(images, Mapping):
+            return images
         if not self.out:
             return self._normalise(images)
         _require_images(images)

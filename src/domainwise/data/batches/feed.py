@@ -18,6 +18,7 @@ from domainwise.data.decoded.read_ahead import BATCHES, Source, ahead
 from domainwise.data.domains import Domain, Labels
 from domainwise.data.splits import Indices
 from domainwise.losses import Batch, joined
+from domainwise.networks.samples import Samples, put_together, split
 from domainwise.seeds import seed_hash
 
 EVALUATION_BATCH = 256
@@ -66,7 +67,12 @@ class Part:
 
 
 def column_scales(parts: Sequence[Part]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the mean and the deviation of each column of a table, or channel of signals; 1 where it never changes."""
+    """Return the mean and the deviation of each column of a table, or channel of signals; 1 where it never changes.
+
+    Dicts stay as they are.
+    """
+    if parts[0].domain.images.dtype.names:
+        return (0.0,), (1.0,)
     rows = [part.domain.images[part.rows] for part in parts]
     rows = [each.swapaxes(1, 2).reshape(-1, each.shape[1]) if each.ndim == 3 else each for each in rows]
     count = sum(map(len, rows))
@@ -92,11 +98,11 @@ class Inputs:
         self.pixels: Pixels = compiler(self.recipe.pixels)
         self.random = recipe != "none"
 
-    def training(self, parts: Sequence[Part], chosen: Sequence[Chosen], generator: torch.Generator) -> Tensor:
+    def training(self, parts: Sequence[Part], chosen: Sequence[Chosen], generator: torch.Generator) -> Samples:
         """Return the chosen images of several parts, augmented, as one batch."""
         return self._augmented(parts, chosen, generator, self.pixels)
 
-    def validation(self, part: Part, rows: Chosen, generator: torch.Generator) -> Tensor:
+    def validation(self, part: Part, rows: Chosen, generator: torch.Generator) -> Samples:
         """Return the chosen images of one part, augmented as in training."""
         return self._augmented([part], [rows], generator, self.recipe.pixels)
 
@@ -106,9 +112,11 @@ class Inputs:
         chosen: Sequence[Chosen],
         generator: torch.Generator,
         pixels: Pixels,
-    ) -> Tensor:
+    ) -> Samples:
         if not self.random:
-            return self.recipe.plain(torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)]))
+            return self.recipe.plain(
+                put_together([part.images[rows] for part, rows in zip(parts, chosen, strict=True)])
+            )
         shapes = torch.cat([part.shapes[rows.host] for part, rows in zip(parts, chosen, strict=True)])
         params = self.recipe.parameters(len(shapes), shapes, generator)
         if parts[0].domain.originals is not None:
@@ -126,7 +134,7 @@ class Inputs:
             return part.evaluation.begin(rows)
         return rows if self.source(part) is None else part.images.begin(rows)
 
-    def plain(self, part: Part, rows: Chosen) -> Tensor:
+    def plain(self, part: Part, rows: Chosen) -> Samples:
         """Return the chosen images of one part as they are, for evaluation."""
         return self.recipe.plain(part.evaluation[rows])
 
@@ -194,7 +202,7 @@ class Feed:
         _, _, self.domains, parts, rows = self.ahead.popleft()
         x = self.inputs.training(parts, rows, self.augmenting)
         y = torch.cat([part.labels[chosen.device] for part, chosen in zip(parts, rows, strict=True)])
-        batches = list(zip(torch.split(x, self.batch), torch.split(y, self.batch), strict=True))
+        batches = list(zip(split(x, self.batch), torch.split(y, self.batch), strict=True))
         return batches if times == 1 else [batches[i : i + times] for i in range(0, len(batches), times)]
 
     @cached_property

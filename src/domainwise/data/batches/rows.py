@@ -13,6 +13,8 @@ from torch import Tensor
 from domainwise.data.decoded.read_ahead import Fetch, Source, in_order, source_of
 from domainwise.data.domains import Domains, Values
 from domainwise.data.splits import Indices
+from domainwise.networks.forms import as_bytes
+from domainwise.networks.samples import Samples, unpacked
 
 SENT = 256  # rows that go to a device at a time
 
@@ -27,7 +29,7 @@ class Rows:
         self.device, self.source, self.indices = device, array, rows
         self.disk = source_of(array) if on_host else None
         if self.disk is None:
-            self.array = torch.from_numpy(array) if on_host else _on_device(array, device)
+            self.array = torch.from_numpy(as_bytes(array)) if on_host else _on_device(array, device)
             self.rows = torch.from_numpy(rows).to(self.array.device)
 
     def begin(self, chosen: Chosen) -> Chosen:
@@ -37,15 +39,16 @@ class Rows:
     def _fetch(self, disk: Source, chosen: Chosen) -> Fetch:
         return Fetch(disk, self.indices[chosen.host.numpy()].tolist())
 
-    def __getitem__(self, chosen: Chosen) -> Tensor:
+    def __getitem__(self, chosen: Chosen) -> Samples:
+        """Return the rows at these positions, on the device."""
         if self.disk is not None:
             images = torch.from_numpy((chosen.fetch or self._fetch(self.disk, chosen)).result())
         else:
             images = self.array[self.rows[chosen.device if self.array.is_cuda else chosen.host]]
-        if images.is_cuda or self.device == "cpu":
-            return images
-        # The host runs ahead of the device, so that this copy happens during the update before.
-        return images.pin_memory().to(self.device, non_blocking=True)
+        if not images.is_cuda and self.device != "cpu":
+            # The host runs ahead of the device, so that this copy happens during the update before.
+            images = images.pin_memory().to(self.device, non_blocking=True)
+        return unpacked(images, self.source.dtype)
 
 
 class Chosen(NamedTuple):
@@ -82,8 +85,9 @@ def _on_device(array: Values, device: str) -> Tensor:
 def _sent(array: Values, device: str) -> Tensor:
     """A copy of an array on a device; what is not in memory goes through it a few rows at a time."""
     if source_of(array) is None:
-        return torch.from_numpy(array).to(device)
-    copy = torch.empty(array.shape, dtype=torch.from_numpy(array[[0]]).dtype, device=device)
+        return torch.from_numpy(as_bytes(array)).to(device)
+    first = torch.from_numpy(as_bytes(array[[0]]))
+    copy = torch.empty((len(array), *first.shape[1:]), dtype=first.dtype, device=device)
     for place, rows in zip(torch.split(copy, SENT), in_order(array, SENT), strict=True):
         place.copy_(torch.from_numpy(rows))
     return copy

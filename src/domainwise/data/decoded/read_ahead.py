@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from domainwise.data.decoded.array_files import opened
 from domainwise.machine import total_memory
+from domainwise.networks.forms import as_bytes
 
 SHARE = 1 / 4  # of the memory: the system keeps a file of up to that size there by itself
 AT_ONCE = 16  # reads that a disk is asked for at a time
@@ -42,7 +43,8 @@ class RowsOfFile:
 
     def __init__(self, array: Array, file: int, start: int) -> None:
         self.array, self.file, self.start = array, file, start  # the file is open as long as the array is there
-        self.shape, self.dtype, self.bytes = array.shape, array.dtype, array[0].nbytes
+        rows = as_bytes(array)  # of a dict; others are as they are
+        self.shape, self.dtype, self.bytes = rows.shape, rows.dtype, rows[0].nbytes
 
     def read(self, row: int, into: Array) -> None:
         """Read one row; OSError where the disk does not give it."""

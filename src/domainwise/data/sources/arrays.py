@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.domains import PARTS, Domain, Domains, Values, require_domains
+from domainwise.data.checks import require_domains
+from domainwise.data.domains import PARTS, Domain, Domains, Values
 from domainwise.data.sources.classes import class_notes, refuse_spellings
 from domainwise.data.sources.labels import labels_of, text_of, type_of
 from domainwise.data.sources.values import array_of, values_of

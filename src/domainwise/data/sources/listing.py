@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from domainwise.data.checks import require_classes, require_domains
 from domainwise.data.decoded.image import (
     OF_THE_FILE,
     Box,
@@ -23,7 +24,7 @@ from domainwise.data.decoded.image import (
     pillow_warnings,
     pixels_of,
 )
-from domainwise.data.domains import FREE, Fixed, Labels, require_classes, require_domains
+from domainwise.data.domains import FREE, Fixed, Labels
 from domainwise.data.sources.classes import class_notes, refuse_gaps, refuse_spellings
 from domainwise.errors import InputError, legible, warn
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,19 +10,22 @@ import numpy.typing as npt
 
 from domainwise.data.domains import Values
 from domainwise.errors import InputError
-from domainwise.networks.forms import extent_of, form_of
+from domainwise.networks.forms import TOKENS, Layout, extent_of, form_of, shapes_of
 
 FEW = 4  # channels that a picture has at most: where one is no higher than that, but wider and deeper, they come first
 
 
 def values_of(name: str, x: Any, form: str | None) -> Values:
+    """Return the samples of a domain, checked, as they are kept."""
+    if isinstance(x, Mapping):
+        return records_of(f'domain "{name}"', x)
     array = array_of(f'the images of domain "{name}"', x)
     numbers = array.dtype.kind in "uifb"
     if array.ndim == 3 and numbers and (form or ("images" if array.dtype == np.uint8 else "signals")) == "signals":
         _require_time_last(name, array.shape, form)
-        return _numbers(name, array)
+        return _numbers(f'domain "{name}"', array)
     if array.ndim == 2 and numbers:
-        return _numbers(name, array)
+        return _numbers(f'domain "{name}"', array)
     if array.ndim == 3 and array.dtype.kind == "f":
         array = array[..., None]
     if array.ndim == 4 and array.dtype.kind == "f":
@@ -41,11 +44,40 @@ def values_of(name: str, x: Any, form: str | None) -> Values:
     return array if min(array.strides, default=0) >= 0 else np.ascontiguousarray(array)
 
 
-def _numbers(name: str, array: npt.NDArray[Any]) -> Values:
+def records_of(what: str, given: Mapping[Any, Any]) -> npt.NDArray[Any]:
+    """Return a dict of arrays as one array of records, of which each has a row of every array."""
+    arrays = {str(name): array_of(f"the {name} of {what}", x) for name, x in given.items()}
+    counts = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    if not arrays or len({*counts.values()}) > 1:
+        told = ", ".join(f"{count} of {name}" for name, count in counts.items()) or "none"
+        raise InputError(f"a dict has as many samples in each of its arrays, and {what} has {told}")
+    arrays = {name: _field(f"the {name} of {what}", name, array) for name, array in arrays.items()}
+    kinds = [(name, array.dtype, array.shape[1:]) for name, array in arrays.items()]
+    records = np.empty(next(iter(counts.values())), kinds)
+    for name, array in arrays.items():
+        records[name] = array
+    return records
+
+
+def _field(what: str, name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """One array of a dict in the fewest bytes: masks as bytes, whole numbers in 32 bits, and others too."""
+    if array.dtype.kind == "f":
+        return _numbers(what, array)
+    small = array.dtype.kind == "b" or name.endswith(("mask", "type_ids"))
+    least, most = (0, 255) if small else (0 if name == TOKENS else -(2**31), 2**31 - 1)
+    if array.dtype.kind not in "iub" or not array.size or array.min() < least or array.max() > most:
+        found = f" from {array.min()} to {array.max()}" if array.dtype.kind in "iub" and array.size else ""
+        raise InputError(
+            f"{what} must be numbers, whole ones from {least:,} to {most:,}, got {array.dtype} of {array.shape}{found}"
+        )
+    return array.astype(np.uint8 if small else np.int32)
+
+
+def _numbers(what: str, array: npt.NDArray[Any]) -> Values:
     """The rows of a table, or signals, whatever numbers they are."""
     with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite, and that is refused
         found = np.ascontiguousarray(array, np.float32)
-    _require_finite(name, found)
+    _require_finite(what, found)
     return found
 
 
@@ -60,17 +92,17 @@ def _require_time_last(name: str, shape: tuple[int, ...], form: str | None) -> N
         )
 
 
-def _require_finite(name: str, array: npt.NDArray[Any]) -> None:
+def _require_finite(what: str, array: npt.NDArray[Any]) -> None:
     wrong = ~np.isfinite(array)
     if wrong.any():
         raise InputError(
-            f'domain "{name}" has {_where(wrong)} that are not finite numbers (nan, or too large): leave these rows '
+            f"{what} has {_where(wrong)} that are not finite numbers (nan, or too large): leave these rows "
             "out, or fill the gaps in"
         )
 
 
 def _require_from_0_to_1(name: str, images: npt.NDArray[Any]) -> None:
-    _require_finite(name, images)
+    _require_finite(f'domain "{name}"', images)
     wrong = (images < 0) | (images > 1)
     if wrong.any():
         raise InputError(
@@ -113,11 +145,13 @@ def array_of(what: str, given: Any) -> npt.NDArray[Any]:
         raise InputError(f"{what} are not an array: {error}") from None
 
 
-def given_inputs(images: Any, shape: Sequence[int]) -> npt.NDArray[Any]:
+def given_inputs(images: Any, layout: Layout) -> npt.NDArray[Any]:
     """Return what a model is given as an array of samples, or refuse what it cannot take.
 
-    Images may have any size, and only their channels must be those of ``shape``.
+    Images may have any size, and only their channels must be those of ``layout``.
     """
+    if isinstance(layout, np.dtype):
+        return _given_records(images, layout)
     try:
         array = np.asarray(images)
     except ValueError:
@@ -126,7 +160,19 @@ def given_inputs(images: Any, shape: Sequence[int]) -> npt.NDArray[Any]:
         raise InputError(f"the images are not an array: {error}") from None
     if array.dtype.kind in "US":
         raise InputError("images are given as arrays; those in files go to predict_files")
-    return _image_values(array, shape[-1]) if form_of(shape) == "images" else _given_numbers(array, tuple(shape))
+    return _image_values(array, layout[-1]) if form_of(layout) == "images" else _given_numbers(array, tuple(layout))
+
+
+def _given_records(given: Any, records: np.dtype[Any]) -> npt.NDArray[Any]:
+    if isinstance(given, np.ndarray) and given.dtype == records:
+        return given.reshape(-1)
+    if not isinstance(given, Mapping) or {*given} != {*(records.names or ())}:
+        got = f"one of {', '.join(map(str, given))}" if isinstance(given, Mapping) else type(given).__name__
+        raise InputError(f"this model takes a dict of {', '.join(records.names or ())}, got {got}")
+    found = records_of("the samples", given)
+    if {**shapes_of(found.dtype)} != {**shapes_of(records)}:
+        raise InputError(f"this model takes {extent_of(records)}, got {extent_of(found.dtype)}")
+    return found.astype(records)
 
 
 def _given_numbers(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
