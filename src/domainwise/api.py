@@ -40,12 +40,12 @@ from domainwise.sweeps.in_process import Many, tidy
 from domainwise.sweeps.progress import all_of, display, outlook, troubles
 from domainwise.sweeps.status import write_plan
 from domainwise.training.fit import Fitting, fitted, fitting
-from domainwise.training.plan import plan, seeds_of, with_probe
+from domainwise.training.plan import plan, with_probe
 from domainwise.training.reading import Reading, read, settings_for
 from domainwise.training.run_options import RunOptions
 from domainwise.training.run_trial import Watch
 from domainwise.training.suited_settings import automatic, averages_for, remember
-from domainwise.training.targets import targets_of
+from domainwise.training.targets import seeds_of, targets_of
 
 
 @dataclass(frozen=True)

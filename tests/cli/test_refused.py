@@ -17,7 +17,7 @@ from domainwise import InputError
 from domainwise.algorithms import create
 from domainwise.api import prepare
 from domainwise.experiment.settings import resolve
-from domainwise.training.plan import seeds_of
+from domainwise.training.targets import seeds_of
 
 SHORT = ["--data", "digits", "--targets", "75", "--seeds", 1, "--dry-run"]
 

@@ -17,7 +17,7 @@ from domainwise.averaging import EMA, MA
 from domainwise.errors import InputError
 from domainwise.experiment.settings import resolve
 from domainwise.machine import check_count
-from domainwise.training.plan import seeds_of
+from domainwise.training.targets import seeds_of
 
 LITTLE: dict[str, Any] = {"targets": "a", "steps": 4, "batch": 4}
 

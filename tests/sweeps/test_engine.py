@@ -14,7 +14,7 @@ from domainwise.errors import Note
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import resolve
 from domainwise.sweeps.engine import Engine
-from domainwise.training.plan import seeds_of
+from domainwise.training.targets import seeds_of
 
 DATA = stripes()
 SHORT = {"targets": "c", "seeds": 2, "steps": 8}

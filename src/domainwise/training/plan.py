@@ -16,7 +16,7 @@ from domainwise.algorithms._checks import asks_for
 from domainwise.data.domains import Domains
 from domainwise.data.sources.benchmarks import BENCHMARKS
 from domainwise.data.splits import holds_none_out, is_official, refuse_gaps, sources_of
-from domainwise.errors import InputError, is_whole, plain, some, warn
+from domainwise.errors import InputError, some, warn
 from domainwise.experiment.presets import PRESETS, SMALL
 from domainwise.experiment.settings import Settings, of_algorithm, own_settings
 from domainwise.experiment.trial import SEARCHED, Trial
@@ -282,36 +282,3 @@ def _of_effect(specs: Sequence[Spec], settings: Settings) -> None:
     if all(getattr(algorithm, "outer", "") == "interpolate" for _, algorithm in every):
         for name in sorted(given & {"optimizer", "schedule", "clip"}):
             raise InputError(f'{name} is of an outer optimizer, and outer="interpolate" has none: leave {name} out')
-
-
-MOST_SEEDS = 10_000
-
-
-def seeds_of(given: int | str | Sequence[int]) -> list[int]:
-    """Return the seeds to run: 3 or "3" are the first three, "100-107,200" and [100, 101] name them."""
-    text = given.strip() if isinstance(given, str) else plain(given)
-    if isinstance(text, str) and not text.isdecimal():
-        return _each_once([seed for word in text.split(",") for seed in _span(word.strip())])
-    if isinstance(text, str | int):
-        many = int(text[:9]) if isinstance(text, str) else text
-        if isinstance(text, bool) or not 1 <= many <= MOST_SEEDS:
-            raise InputError(f"seeds says how many, so 1 to {MOST_SEEDS}, or which, such as 100-107: got {given}")
-        return list(range(many))
-    if not text or any(not is_whole(seed) or seed < 0 for seed in text):
-        raise InputError(f"seeds that are named are whole numbers from 0 up, got {given!r}")
-    return _each_once([int(seed) for seed in text])
-
-
-def _each_once(seeds: list[int]) -> list[int]:
-    no_repetition("seed", seeds)
-    return seeds
-
-
-def _span(word: str) -> range:
-    first, dash, last = word.partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
-        raise InputError(f'cannot read the seeds "{word}": write how many, such as 3, or which, such as 100-107,200')
-    span = range(int(first[:18]), int((last or first)[:18]) + 1)
-    if not 1 <= len(span) <= MOST_SEEDS:
-        raise InputError(f'the seeds "{word}" are {len(span)}: name 1 to {MOST_SEEDS} of them, the smaller one first')
-    return span
