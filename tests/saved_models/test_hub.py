@@ -57,7 +57,7 @@ def test_only_the_files_of_a_model_travel(hub: Hub, model: dw.Model) -> None:
     (model.folder / "mine.py").write_text("print('mine')")
     model.push_to_hub("user/model")
     assert sorted(hub.files["user/model"]) == sorted(
-        ["README.md", "card.json", "config.json", "made_from.npy", "model.safetensors"]
+        ["README.md", "card.json", "config.json", "estimate.npz", "made_from.npy", "model.safetensors"]
     )
     hub.files["user/model"]["evil.py"] = b"raise SystemExit"
     folder = dw.load("hf:user/model").folder

@@ -165,6 +165,17 @@ def metric(name: str, source: str = "") -> Metric:
     return Metric(title, partial(_checked, function_of(written, source), title))
 
 
+def measured(one: Metric, labels: Numbers, probabilities: Shares, where: str) -> float:
+    """Return a metric of some images; where it has none, say where that was."""
+    try:
+        value = one.of(labels, probabilities)
+        if math.isnan(value):
+            raise InputError(f"{one.title} is not defined for images of one class")
+    except InputError as error:
+        raise InputError(f"{error}, {where}") from error
+    return value
+
+
 def _checked(score: Callable[..., Any], name: str, labels: Numbers, probabilities: Shares) -> float:
     """Return what somebody's own metric gives, if that is a number."""
     try:

@@ -10,8 +10,9 @@ _DOMAINBED: dict[str, Any] = {
     "batch": 32, "balanced": False, "class_weights": "none",
     "steps": 5001, "patience": 0, "evaluate_every": 300, "select_every": 300,
     "holdout": 0.2, "domains_per_step": 0, "domains_by": "uniform", "features": "trained", "duplicates": "apart",
-    "test": "main", "selection": "validation", "precision": "bf16", "lr": 5e-5, "weight_decay": 0.0,
-    "optimizer": "adam", "schedule": "constant", "clip": 0.0, "erm_updates": 0, "epochs": 0,
+    "test": "main", "selection": "validation", "metric": "accuracy", "precision": "bf16",
+    "lr": 5e-5, "weight_decay": 0.0, "optimizer": "adam", "schedule": "constant", "clip": 0.0,
+    "erm_updates": 0, "epochs": 0,
 }  # fmt: skip
 AUTO = "auto"  # the network that suits the data and the machine
 # A network chosen by hand brings what it needs: a backbone starts pretrained, sees 224 pixels and takes small steps.

@@ -23,7 +23,7 @@ class Scores(TypedDict):
     count: NotRequired[int]  # images
     confusion: NotRequired[Confusion]
     calibration: NotRequired[Calibration]
-    metrics: NotRequired[dict[str, float]]  # scores by group, and what a benchmark judges by; of official splits
+    metrics: NotRequired[dict[str, float]]  # scores by group, and what is "judged" by in the place of accuracy
 
 
 # {"15": {"holdout": {"accuracy": 0.95, "loss": 0.2, "count": 60}},             a source

@@ -204,9 +204,10 @@ def _summary(one: object) -> bool:
     targets, measures = one.get("targets"), one.get("measures", {})
     if not isinstance(targets, dict) or not isinstance(measures, dict):
         return False
-    values = [one.get("validation"), one.get("target"), *targets.values()]
+    values = [one.get("target"), *targets.values()]
     told = [isinstance(value, str) if name == "worst_domain" else is_share(value) for name, value in measures.items()]
-    return all(map(is_share, values)) and all(told)
+    # somebody's own metric, which is selected by, may be any number
+    return is_number(one.get("validation")) and all(map(is_share, values)) and all(told)
 
 
 def homes(folder: Path) -> list[Path]:

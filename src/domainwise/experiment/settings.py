@@ -71,6 +71,7 @@ class Settings:
     duplicates: str  # copies of a file in one domain: "together" in one part of the split, or "apart" as they fall
     test: str  # the part of the target that the accuracy is on: "main" (80 %), as published, or "all"
     selection: str
+    metric: str  # that is selected by: accuracy, balanced_accuracy, macro_f1, auroc, or my_metric.py:score
     precision: str
     lr: float
     weight_decay: float
@@ -123,7 +124,7 @@ def _one_of_two(value: object) -> bool:
 
 Check = tuple[Callable[[Any], bool], str]
 CHECKS: dict[str, Check] = {
-    **dict.fromkeys(("network", "weights", "optimizer", "schedule"), (_text, "a name or a file")),
+    **dict.fromkeys(("network", "weights", "optimizer", "schedule", "metric"), (_text, "a name or a file")),
     **dict.fromkeys(("freeze_batch_norm", "balanced"), (_one_of_two, "True or False")),
     **dict.fromkeys(
         ("steps", "batch", "evaluate_every", "select_every"), (whole, f"a whole number from 1 up to {MOST:,}")
@@ -156,7 +157,7 @@ CHOICES = {
     "validation": ("plain", "augmented"),
     "duplicates": ("together", "apart"),
     "test": ("main", "all"),
-    "selection": ("validation", "pooled", "oracle", "last", "val", "id_val"),
+    "selection": ("validation", "pooled", "worst", "oracle", "last", "val", "id_val"),
     "precision": ("fp32", "tf32", "bf16"),
 }
 

@@ -13,7 +13,9 @@ from typing import Any
 from domainwise.errors import InputError, closest, is_number, plain
 from domainwise.machine import place_of
 
-FILES = {"file": "source", "network_file": "network_source", "weights_file": "weights"}  # and where their hashes are
+FILES = {  # and where their hashes are
+    "file": "source", "network_file": "network_source", "weights_file": "weights", "metric_file": "metric_source",
+}  # fmt: skip
 SEARCHED = ("batch", "dropout")  # settings beside hyperparameters that a random search draws
 INNER_LR = {"sgd": 1e-2, "momentum": 1e-3}  # of a walk, where it is left open; adam's is the outer lr
 Value = float | int | str | bool | None
@@ -65,6 +67,9 @@ class Trial:
 
     class_weights: str = added("none")  # of the cross-entropy: "none", "balanced", or {"class": weight, ...} as JSON
 
+    metric: str = added("accuracy")  # which is selected by, on the sources' hold-outs
+    metric_source: str = added("")  # sha256 of a third party's metric
+
     label: str = field(default="", compare=False)  # how the user wrote it: what tables call it
     draw: int = field(default=0, compare=False)  # of a random search; what it drew is in the settings, and so in the id
     average: str = field(default="none", compare=False)  # "swad,ma(start=5)": as averaging.canonical writes them
@@ -74,6 +79,7 @@ class Trial:
     train_size: int | str | None = field(default=None, compare=False)  # as asked for: data is found by it
     file: str = field(default="", compare=False)  # where a third party's algorithm lies
     network_file: str = field(default="", compare=False)
+    metric_file: str = field(default="", compare=False)
     weights_file: str = field(default="", compare=False)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # which layer each setting is from
 

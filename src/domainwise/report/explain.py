@@ -161,12 +161,13 @@ def _because(outcome: Outcome, records: Sequence[Record], rule: Rule) -> str:
     targets, step = outcome.trial.targets, outcome.selected["step"]
     candidates = rule.candidates({frozenset(targets): records}, targets)
     value = next((one.value for one in candidates if one.record["step"] == step), None)
+    reason = rule.reason.replace("validation accuracy", f"validation {outcome.trial.metric.replace('_', ' ')}")
     if value is None or len(candidates) < 2:
-        return f"Step {step} was chosen because it {rule.reason}."
+        return f"Step {step} was chosen because it {reason}."
     ties = sum(one.value == value for one in candidates)
     first = f", as the first of {ties} with the same value" if ties > 1 else ""
     return (
-        f"Step {step} was chosen because it {rule.reason}: {_percent(value)}, of {_evaluations(records)}{first}."
+        f"Step {step} was chosen because it {reason}: {_percent(value)}, of {_evaluations(records)}{first}."
         f"{' The target had no part in this.' if targets else ''}"
     )
 

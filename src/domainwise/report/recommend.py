@@ -185,7 +185,9 @@ def _recommendation(
 ) -> Recommendation:
     own = [one for group in row.values() for one in group.values()]
     first = _first(row)
-    known = [value for one in own if (value := one.selected["validation"]) is not None]
+    # another metric on the sources' hold-outs says nothing beside an accuracy
+    known = [value for one in own
+             if (value := one.selected["validation"]) is not None and one.trial.metric == "accuracy"]  # fmt: skip
     return Recommendation(
         label=taken,
         algorithm=first.trial.algorithm,

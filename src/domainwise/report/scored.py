@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import isnan
 from statistics import fmean
 
 import numpy as np
 
-from domainwise.errors import InputError, legible
+from domainwise.errors import legible
 from domainwise.experiment import outcomes as kept
-from domainwise.experiment.metrics import METRICS, Metric, metric
+from domainwise.experiment.metrics import METRICS, Metric, measured, metric
 from domainwise.experiment.outcomes import Seen
 from domainwise.experiment.records import Summary
 from domainwise.experiment.results import Outcome
@@ -55,14 +54,8 @@ def _scored(outcome: Outcome, one: Metric) -> Outcome:
 
 
 def _of_parts(one: Metric, parts: Mapping[str, Seen], domain: str, outcome: Outcome) -> float:
-    """Return a metric over some parts of a domain, as one; where it has none, say where that was."""
+    """Return a metric over some parts of a domain, as one."""
     labels = np.concatenate([part.label for part in parts.values()])
     probabilities = np.concatenate([part.probabilities() for part in parts.values()])
-    try:
-        value = one.of(labels, probabilities)
-        if isnan(value):
-            raise InputError(f"{one.title} is not defined for images of one class")
-    except InputError as error:
-        where = f'domain "{legible(domain)}" in {outcome.folder}'
-        raise InputError(f"{error}, on the {' and '.join(parts)} part of {where}") from error
-    return value
+    where = f'on the {" and ".join(parts)} part of domain "{legible(domain)}" in {outcome.folder}'
+    return measured(one, labels, probabilities, where)

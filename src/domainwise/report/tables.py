@@ -124,6 +124,8 @@ def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid, how: 
             f'"{"+".join(together)}" is domains held out together: the mean of the accuracies on each of them, which '
             "the trial's result.json has one by one."
         )
+    if others := dict.fromkeys(one.trial.metric for one in trials if one.trial.metric != "accuracy"):
+        said.append(f"Steps were chosen by {' and '.join(others)}, and that is what validation is.")
     said.extend(_nothing_averaged(outcomes))
     said.extend(from_nothing([one.trial for one in outcomes]))
     if len(trials) < len(outcomes):

@@ -22,8 +22,8 @@ from domainwise.algorithms._bases import walk_health
 from domainwise.averaging import refresh_batch_norm, swapped_in
 from domainwise.data.batches.feed import Feed, Inputs, Part, batches, together
 from domainwise.data.splits import OFFICIAL
-from domainwise.experiment.metrics import BINS, MANY, kept
-from domainwise.experiment.outcomes import TOP
+from domainwise.experiment.metrics import BINS, MANY, kept, measured, metric, whole
+from domainwise.experiment.outcomes import TOP, Seen
 from domainwise.experiment.records import DomainScores, Scores
 from domainwise.experiment.selection import held_out
 from domainwise.experiment.trial import Trial
@@ -106,12 +106,28 @@ class Evaluator:
             for part in ("", ", all")
         }
         self.evaluated: dict[str, dict[str, Pending]] = {}
+        place = trial.located().metric_file
+        name = f"{place}:{trial.metric.rpartition(':')[2]}" if place else trial.metric
+        self.metric = None if name == "accuracy" else metric(name, trial.metric_source)
 
     def evaluate(self, model: str = "model") -> DomainScores:
         """Return the scores of the weights that are in the network now: the model's, or those of a named average."""
         found = {name: self._domain(name, own, model) for name, own in self.parts.items()}
         pending = self.evaluated = {name: own for name, own in found.items() if own}
-        return {name: {part: one.result() for part, one in own.items()} for name, own in pending.items()}
+        return {
+            name: {part: self._scores(name, part, one) for part, one in own.items()} for name, own in pending.items()
+        }
+
+    def _scores(self, name: str, part: str, one: Pending) -> Scores:
+        """Return the scores of a part, on the hold-outs of the sources with the metric that is selected by."""
+        scores = one.result()
+        if self.metric is None or part != "holdout" or name in self.trial.targets:
+            return scores
+        columns = {column: tensor.numpy() for column, tensor in one.columns().items()}
+        seen = Seen(len(whole(scores["confusion"])), columns)
+        where = f'on the hold-out of domain "{name}", which is selected by'
+        judged = measured(self.metric, seen.label, seen.probabilities(), where)
+        return {**scores, "metrics": {**scores.get("metrics", {}), "judged": judged}}
 
     def outcomes(self) -> dict[str, dict[str, dict[str, Tensor]]]:
         """Return what the weights evaluated last made of every image of the hold-outs and the targets."""

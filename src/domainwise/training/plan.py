@@ -17,14 +17,16 @@ from domainwise.data.domains import Domains
 from domainwise.data.sources.benchmarks import BENCHMARKS
 from domainwise.data.splits import holds_none_out, is_official, refuse_gaps, sources_of
 from domainwise.errors import InputError, some, warn
+from domainwise.experiment.metrics import METRICS, metric
 from domainwise.experiment.presets import PRESETS, SMALL
+from domainwise.experiment.selection import BY_METRIC
 from domainwise.experiment.settings import Settings, of_algorithm, own_settings
 from domainwise.experiment.trial import SEARCHED, Trial
 from domainwise.networks.network import check_name, network_source
 from domainwise.seeds import seed_hash
 from domainwise.training.suited_settings import suited
 from domainwise.training.targets import no_repetition
-from domainwise.user_files import OWN
+from domainwise.user_files import OWN, source_of
 
 
 def plan(
@@ -212,6 +214,7 @@ def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
         "input_size": settings.input_size if images else 0,
         **_network(settings),
         **_weights(settings.weights),
+        **_metric(settings),
         **{name: getattr(settings, name) for name in same},
     }
 
@@ -224,6 +227,21 @@ def _network(settings: Settings) -> dict[str, str]:
         return {"network": name}
     path = Path(file).absolute()
     return {"network": f"{path.name}:{function}", "network_source": network_source(name), "network_file": str(path)}
+
+
+def _metric(settings: Settings) -> dict[str, str]:
+    name = settings.metric
+    metric(name)  # or a sentence
+    if name != "accuracy" and settings.selection not in BY_METRIC:
+        raise InputError(
+            f'selection="{settings.selection}" goes by accuracy, and metric={name} has no effect on it: leave one of '
+            f"them out, or select by {' or '.join(BY_METRIC)}"
+        )
+    if name in METRICS:
+        return {"metric": name}
+    path = Path(name.rpartition(":")[0]).absolute()
+    own = f"{path.name}:{name.rpartition(':')[2]}"
+    return {"metric": own, "metric_source": source_of(path), "metric_file": str(path)}
 
 
 def _weights(weights: str) -> dict[str, str]:

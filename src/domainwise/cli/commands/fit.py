@@ -3,6 +3,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -71,7 +72,6 @@ def _told(folder: Path) -> str:
     """Say how right the model is on what its own domains held out, and what to do with it."""
     from domainwise.experiment.records import averages, read
     from domainwise.experiment.results import result_in, trial_in
-    from domainwise.experiment.selection import validation
     from domainwise.report.tables import from_nothing
     from domainwise.saved_models.build import code_of
     from domainwise.saved_models.card import README, read as read_card
@@ -86,7 +86,7 @@ def _told(folder: Path) -> str:
     accuracies = {name: parts["holdout"]["accuracy"] for name, parts in domains.items()}
     width = max(map(len, ["domain", *accuracies]))
     rows = [f"{name:<{width}}  {100 * value:5.1f}" for name, value in accuracies.items()]
-    mean = validation({**record, "domains": domains}, ())
+    mean = fmean(accuracies.values())
     home = home_of(folder, model)
     told = home_of(folder, None) != home
     which, option = (f", which={model!r}", f" --which {shlex.quote(model)}") if told else ("", "")
