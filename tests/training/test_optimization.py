@@ -211,6 +211,8 @@ def test_erm_comes_first_and_the_walk_begins_where_it_ended(tmp_path: Path) -> N
     losses = [[record["loss"] for record in records] for records in (erm, walk)]
     assert losses[0][:5] == losses[1][:5]
     assert losses[0][6:] != losses[1][6:]
+    with pytest.raises(dw.InputError, match="there is only erm: leave erm_updates out"):
+        dw.compare(stripes(), "erm", output=tmp_path / "no", erm_updates=3, **about, **given)
     with pytest.raises(dw.InputError, match="erm_updates=8 leaves none of the 8 steps"):
         dw.compare(stripes(), "fish", output=tmp_path / "no", erm_updates=8, **about, **given)
 

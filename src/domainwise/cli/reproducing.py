@@ -12,6 +12,7 @@ from domainwise.api import Comparison
 from domainwise.cli.options import Images, Results
 from domainwise.data.domains import Domains
 from domainwise.data.sources.open import benchmark_named
+from domainwise.data.splits import OFFICIAL
 from domainwise.errors import InputError
 from domainwise.experiment.output_folder import MARK, check_contents, refuse_file
 from domainwise.experiment.records import publish
@@ -20,9 +21,9 @@ from domainwise.experiment.settings import Settings
 from domainwise.paper.figures import Drawing, figure1, figure2, figure3, figure4, figure5, open_task
 from domainwise.paper.index import TRAINED, serves
 from domainwise.paper.layout import PaperRequest
-from domainwise.paper.numbers import DATA_SETS
+from domainwise.paper.numbers import DATA_SETS, WILDS
 from domainwise.paper.page import Page
-from domainwise.paper.tables import TABLES, PaperTable, table5
+from domainwise.paper.tables import TABLES, PaperTable
 from domainwise.sweeps.engine import Runs
 from domainwise.training.reading import Reading, read, settings_for
 
@@ -49,12 +50,14 @@ class Making:
 
     def make(self, name: str) -> list[Page | Drawing]:
         """One table or figure; nothing in a dry run."""
-        if name in ("figure1", "figure2", "table5"):
-            return [] if self.results.dry_run else [_alone(name, self.wish)]
+        if name in ("figure1", "figure2"):
+            return [] if self.results.dry_run else [figure1() if name == "figure1" else figure2()]
         item = TRAINED["figure3" if name == "figure4" else name]
         found = self._run(item, self._wish(name))
         if self.results.dry_run:
             return []
+        if name == "wilds" and not found:
+            return []  # the paper has no numbers to show alone
         outcomes = [one for _, own in found for one in own]
         if name in TABLES:
             return [TABLES[name].render(outcomes, self.wish)]
@@ -63,6 +66,10 @@ class Making:
         if name == "figure5":
             return [*figure5(outcomes, self.wish)]
         return [_surface(name, *found[0], self.device)]
+
+    def wanted(self, names: Sequence[str]) -> str:
+        """Return the data that tables are made of, as it is typed."""
+        return " or ".join(f"{data}=DIR" for name in names for data in TRAINED[name].data)
 
     @property
     def troubled(self) -> bool:
@@ -77,10 +84,11 @@ class Making:
     def _run(self, item: PaperTable, wish: PaperRequest) -> list[tuple[Domains, list[Outcome]]]:
         found = []
         for text in self.texts:
-            if is_the_papers(text) and name_of(text) not in item.data:
-                continue
+            wilds = item.targets == OFFICIAL
+            if (wilds or is_the_papers(text)) and name_of(text) not in item.data:
+                continue  # nothing stands in for the sets of WILDS
             data, settings = self._opened(text, item)
-            targets = wish.targets or (DIGITS_TARGETS if text == "digits" else "all")
+            targets = wish.targets or (DIGITS_TARGETS if text == "digits" else item.targets)
             own = replace(wish, targets=targets)
             folder, keep = self.results.output or default_folder([data.name]), item.models > 0
             # a model is kept in a folder of its own: that of a table may have ended without, or with an average beside
@@ -113,18 +121,11 @@ class Making:
         settings = settings_for(text, preset, device=self.device, given=given)
         how = Reading(**vars(self.images), progress=not self.results.quiet, decode=not self.results.dry_run)
         data, settings = read(text, settings, how, device=self.device, output=self.results.output)
-        if data.name in DATA_SETS and not own:
+        if data.name in (*DATA_SETS, *WILDS) and not own:
             raise InputError(
                 f"{text} is called like a benchmark of the paper: if it is that, give --data {data.name}={text}"
             )
         return data, settings
-
-
-def _alone(name: str, wish: PaperRequest) -> Page | Drawing:
-    """Make what needs no data."""
-    if name == "table5":
-        return table5(wish)
-    return figure1() if name == "figure1" else figure2()
 
 
 def _surface(name: str, data: Domains, outcomes: Sequence[Outcome], device: str) -> Drawing:
@@ -146,7 +147,7 @@ def name_of(text: str) -> str:
 def is_the_papers(text: str) -> bool:
     """Return whether data is one of the paper's benchmarks."""
     benchmark = benchmark_named(text)
-    return benchmark is not None and benchmark.name in DATA_SETS
+    return benchmark is not None and benchmark.name in (*DATA_SETS, *WILDS)
 
 
 def ours(folder: Path) -> None:

@@ -181,9 +181,10 @@ def of_algorithm(settings: Settings, name: str, *, alone: bool = False) -> Setti
     """Return the settings with those that an algorithm goes by.
 
     What is given comes first, but not for a probe: what suits a whole network does not suit a head. ``alone`` says that
-    nothing is compared with it: learning rates that are given are then meant for it.
+    nothing is compared with it: learning rates that are given are then meant for it. ERM needs none before itself.
     """
-    keeps = {*FROZEN} - ({"lr", "weight_decay"} if alone else set()) if name == "probe" else set()
+    keeps = {"erm_updates"} if name == "erm" else set()
+    keeps |= {*FROZEN} - ({"lr", "weight_decay"} if alone else set()) if name == "probe" else set()
     given = {key for key, origin in settings.origins.items() if origin == "given"} - keeps
     given |= {*PACE} if given & {*PACE} else set()
     own = {key: value for key, value in own_settings(name, settings.input_size).items() if key not in given}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, pstdev, stdev
 from typing import Any, NamedTuple
 
 from domainwise.errors import InputError
+from domainwise.experiment.records import Record
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import selected as chosen_record, target_accuracy
 from domainwise.paper.layout import Column, PaperRequest, Row, Target, belongs
@@ -31,8 +32,11 @@ Score = Mapping[str, float | None]  # by view; None for a trial that diverged or
 Scores = Mapping[Target, Mapping[int, Score]]  # by seed
 
 
-def scores(row: Row, outcomes: Sequence[Outcome], given: Mapping[str, Any]) -> Scores:
-    """Return the accuracies of all trials that belong to a row and have one target."""
+def scores(row: Row, outcomes: Sequence[Outcome], given: Mapping[str, Any], groups: Collection[str] = ()) -> Scores:
+    """Return the accuracies of all trials that belong to a row and have one target.
+
+    ``groups`` are scores of an official split that stand beside that of the target, such as "slide:23".
+    """
     by_target: dict[Target, dict[int, Score]] = {}
     for outcome in outcomes:
         trial = outcome.trial
@@ -41,7 +45,30 @@ def scores(row: Row, outcomes: Sequence[Outcome], given: Mapping[str, Any]) -> S
             # One run may have several averages of one name: the row's own counts, else the first one listed.
             if trial.seed not in by_seed or outcome.average == row.average:
                 by_seed[trial.seed] = _score(outcome)
+            for group in groups:
+                by_target.setdefault((trial.data, group), {})[trial.seed] = _group_score(outcome, group)
     return by_target
+
+
+def _group_score(outcome: Outcome, group: str) -> Score:
+    """Return a score beside the accuracy on the target; None where the target has no such group."""
+    trial, found = outcome.trial, outcome.records()
+    if accuracy(outcome) is None or not found:
+        return dict.fromkeys(VIEWS)
+    late = [record for record in found if 3 * record["step"] >= trial.steps]
+    chosen = next(record for record in found if record["step"] == outcome.selected["step"])
+    at = {"selected": [chosen], "pooled": [], "last": found[-1:], "late": late}
+    values = {view: [_of_group(record, trial.targets[0], group) for record in some] for view, some in at.items()}
+    return {view: _mean(each) for view, each in values.items()}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return fmean(there) if there and len(there) == len(values) else None
+
+
+def _of_group(record: Record, target: str, group: str) -> float | None:
+    return record["domains"][target]["main"].get("metrics", {}).get(group)
 
 
 def _score(outcome: Outcome) -> Score:
@@ -159,8 +186,9 @@ def make_section(
 ) -> Section:
     """Compute every cell of a table from the trials that have ended."""
     entries = []
+    groups = {name for column in columns for each in column.groups for _, name in each if column.group}
     for row in rows:
-        own = scores(row, outcomes, request.given)
+        own = scores(row, outcomes, request.given, groups)
         cells = {view: tuple(cell(own, column, view, request.error) for column in columns) for view in VIEWS}
         entries.append(Entry(row, own, cells))
     return Section(title, tuple(columns), tuple(entries), tuple(claims), request.error)

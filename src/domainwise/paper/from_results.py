@@ -20,7 +20,8 @@ from domainwise.paper.page import Page, preset_of
 Made = TypeVar("Made", Page, Drawing)
 
 # What the rows and columns of one table differ in; everything else has to be the same in a table.
-VARIED = {"data", "fingerprint", "targets", "algorithm", "hyperparameters", "source", "seed", "size"}
+VARIED = {"data", "fingerprint", "targets", "algorithm", "hyperparameters", "source", "seed", "size",
+          "erm_updates"}  # fmt: skip
 SETTINGS = [field.name for field in fields(Trial) if field.compare and field.name not in VARIED]
 
 

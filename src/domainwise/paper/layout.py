@@ -9,10 +9,12 @@ from typing import Any
 
 from domainwise.algorithms import Spec, parse, resolved
 from domainwise.data.sources.benchmarks import BENCHMARKS
+from domainwise.data.splits import OFFICIAL
 from domainwise.errors import InputError, closest
+from domainwise.experiment.group_metrics import WILDS as WILDS_SCORES
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.trial import Trial
-from domainwise.paper.numbers import AVG, DATA_SETS, Numbers
+from domainwise.paper.numbers import AVG, DATA_SETS, WILDS, Numbers
 from domainwise.report.grid import natural
 
 
@@ -92,7 +94,9 @@ def belongs(row: Row, outcome: Outcome, given: Mapping[str, Any]) -> bool:
         return False
     if not row.spec or trial.algorithm != row.algorithm or outcome.average.partition("(")[0] != row.average:
         return False
-    free = {name: trial.hyperparameters[name] for name in ("lr", "weight_decay")}
+    layers = {name: trial.origins.get(name, "").partition(" ")[0] for name in trial.hyperparameters}
+    of_preset = [name for name, layer in layers.items() if layer in ("preset", "benchmark")]
+    free = {name: trial.hyperparameters[name] for name in ("lr", "weight_decay", *of_preset)}
     expected = _spec(row.spec).create({**given, **free})
     return resolved(expected) == dict(trial.hyperparameters)
 
@@ -119,6 +123,7 @@ class Column:
     groups: tuple[tuple[Target, ...], ...] = ()  # the targets of each data set; none where nothing was trained
     comparable: bool = True  # False where other data stands in for the paper's
     main: bool = False  # whether orderings and tests use it
+    group: bool = False  # whether it is a group of an official split in the place of a target
 
     @property
     def run(self) -> bool:
@@ -128,7 +133,7 @@ class Column:
 
 def stand_in(names: Iterable[str]) -> str:
     """Return the data set that stands in for the paper's; "" where all data is the paper's own."""
-    others = sorted(set(names) - set(DATA_SETS))
+    others = sorted(set(names) - {*DATA_SETS, *WILDS})
     if len(others) > 1 or (others and set(names) & set(DATA_SETS)):
         raise InputError(
             f"{others[0]} is none of the paper's data: it can stand in for it, alone; reproduce it without other data"
@@ -139,7 +144,7 @@ def stand_in(names: Iterable[str]) -> str:
 def names_of(outcomes: Sequence[Outcome]) -> list[str]:
     """Return the names of the data sets, the paper's first and in its order."""
     names = {outcome.trial.data for outcome in outcomes}
-    return [name for name in DATA_SETS if name in names] + sorted(names - set(DATA_SETS))
+    return [name for name in (*DATA_SETS, *WILDS) if name in names] + sorted(names - {*DATA_SETS, *WILDS})
 
 
 def over_data_sets(outcomes: Sequence[Outcome], per_domain: bool = False) -> list[Column]:
@@ -172,9 +177,29 @@ def over_domains(name: str, paper: Sequence[str], outcomes: Sequence[Outcome]) -
     ]
 
 
+def over_slides(keys: Sequence[str], outcomes: Sequence[Outcome]) -> list[Column]:
+    """Return a column for every slide of CAMELYON17's test hospital, and one for all of its patches."""
+    name = "camelyon17"
+    if not any(one.trial.data == name for one in outcomes):
+        return [Column(key, key, main=key == AVG) for key in keys]
+    slides = [Column(key, key, (((name, f"slide:{key}"),),), group=True) for key in keys if key != AVG]
+    return [*slides, Column(AVG, AVG, (((name, OFFICIAL),),), main=True)]
+
+
+def over_wilds(outcomes: Sequence[Outcome]) -> list[Column]:
+    """Return a column for what each of the other sets of WILDS is judged by, and one for the accuracy on its test."""
+    columns = []
+    for name in names_of(outcomes):
+        if name in WILDS:
+            judged = WILDS_SCORES[name].score.replace("_", " ")
+            columns.append(Column(f"{WILDS[name]} {judged}", "", (((name, "judged"),),), main=True, group=True))
+            columns.append(Column(f"{WILDS[name]} accuracy", "", (((name, OFFICIAL),),)))
+    return columns or [Column(title, title) for name, title in WILDS.items() if name != "camelyon17"]
+
+
 def title_of(name: str) -> str:
     """Return how the paper spells a data set; the name itself where the paper does not have it."""
-    return DATA_SETS.get(name, name)
+    return {**DATA_SETS, **WILDS}.get(name, name)
 
 
 def _targets(name: str, outcomes: Sequence[Outcome]) -> tuple[Target, ...]:

@@ -13,6 +13,13 @@ DATA_SETS = {
     "terraincognita": "TerraInc",
     "domainnet": "DomainNet",
 }
+WILDS = {
+    "camelyon17": "CAMELYON17",
+    "iwildcam": "IWILDCAM",
+    "fmow": "FMOW",
+    "amazon": "AMAZON",
+    "civilcomments": "CIVILCOMMENTS",
+}
 AVG = "Avg"
 SCALED = 1.5  # what the weights of table 3 sum to where they are scaled
 OVER_DATA_SETS = (*DATA_SETS.values(), AVG)

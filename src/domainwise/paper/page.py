@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from domainwise.experiment.presets import PRESETS
+from domainwise.experiment.presets import PACE, PRESETS
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import of_algorithm, resolve
 from domainwise.experiment.trial import Trial
@@ -16,12 +16,13 @@ from domainwise.files import write_output
 from domainwise.paper.claims import check_claims, claims_table, order_sentences, section_orderings
 from domainwise.paper.comparison import VIEWS, Entry, Section, checkpoint_table, comparison_table, difference
 from domainwise.paper.layout import has_own_rate, names_of, stand_in
-from domainwise.paper.numbers import DATA_SETS
+from domainwise.paper.numbers import DATA_SETS, WILDS
 from domainwise.report.formats import Cell, Table, csv_table, json_text, writer
 
 PAPER = "the paper's "  # a table or figure: the origin of a setting that is not that of its preset
 CHECKED = ("network", "input_size", "augment", "validation", "batch", "steps", "evaluate_every", "holdout", "precision",
-           "dropout", "freeze_batch_norm", "test", "selection")  # fmt: skip
+           "dropout", "freeze_batch_norm", "test", "selection", "optimizer", "schedule", "clip", "erm_updates",
+           "domains_per_step")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,18 +51,20 @@ class Page:
         return list(files)
 
 
-def make_page(name: str, title: str, sections: Sequence[Section], outcomes: Sequence[Outcome], preset: str) -> Page:
+def make_page(
+    name: str, title: str, sections: Sequence[Section], outcomes: Sequence[Outcome], preset: str, about: str = ""
+) -> Page:
     """Return a page whose title and notes say which data and which settings differ from the paper's."""
     other = stand_in(names_of(outcomes))
     title = f"{title}: {other} stands in for the paper's data" if other else title
-    return Page(name, title, tuple(sections), tuple(notes_on(outcomes, preset)))
+    return Page(name, title, tuple(sections), (*([about] if about else []), *notes_on(outcomes, preset)))
 
 
 def notes_on(outcomes: Sequence[Outcome], preset: str) -> list[str]:
     """Name what differs from the paper: data that stands in, another preset, settings that were changed."""
     if other := stand_in(names_of(outcomes)):
         return [f"{other} stands in for the paper's data: the numbers are not comparable with the paper's."]
-    own = [outcome.trial for outcome in outcomes if outcome.trial.data in DATA_SETS]
+    own = [outcome.trial for outcome in outcomes if outcome.trial.data in (*DATA_SETS, *WILDS)]
     used = sorted({preset_of(trial) for trial in own} - {"", preset})
     notes = [f"Measured with preset {', '.join(used)}; this table is meant for preset {preset}."] if used else []
     if changed := sorted({text for trial in own for text in _changed(trial, preset)}):
@@ -78,11 +81,14 @@ def preset_of(trial: Trial) -> str:
 def _changed(trial: Trial, preset: str) -> list[str]:
     """Every setting that is not that of the preset the trial was made with."""
     usual = of_algorithm(resolve(preset_of(trial) or preset, benchmark=trial.data, device="cuda"), trial.algorithm)
-    others = [name for name in CHECKED if not trial.origins.get(name, "").startswith(PAPER)]
+    by_epochs = {*PACE} if usual.epochs else set()
+    others = [name for name in CHECKED if name not in by_epochs and not trial.origins.get(name, "").startswith(PAPER)]
     pairs = [(name, getattr(trial, name), getattr(usual, name)) for name in others]
     if not has_own_rate(trial):
         pairs.append(("lr", trial.hyperparameters.get("lr"), usual.lr))
-    return [f"{name} {_short(here)} instead of {_short(there)}" for name, here, there in pairs if here != there]
+    changed = [f"{name} {_short(here)} instead of {_short(there)}" for name, here, there in pairs if here != there]
+    asked = by_epochs and trial.origins.get("steps") == "given"
+    return [*changed, f"steps {trial.steps} instead of {usual.epochs:g} epochs"] if asked else changed
 
 
 def _short(value: Any) -> str:

@@ -268,12 +268,7 @@ def _countable(trials: int) -> None:
 
 
 OTHER_NAMES = {"size": "input_size", "image_size": "input_size", "learning_rate": "lr", "batch_size": "batch"}
-OTHER_NAMES |= {
-    "iterations": "steps",
-    "max_steps": "steps",
-    "backbone": "network",
-    "model": "network",
-}
+OTHER_NAMES |= {"iterations": "steps", "max_steps": "steps", "backbone": "network", "model": "network"}
 
 
 def _known_somewhere(specs: Sequence[Spec], given: Mapping[str, Any]) -> None:
@@ -297,6 +292,8 @@ def _of_effect(specs: Sequence[Spec], settings: Settings) -> None:
             alone = name in given and not any(name in hypers(other.cls()) for other in specs if other is not spec)
             if not heard and (name in spec.settings or alone):
                 raise InputError(f"{spec.label}: {name} has no effect with {why}: leave {name} out")
-    if all(getattr(algorithm, "outer", "") == "interpolate" for _, algorithm in every):
-        for name in sorted(given & {"optimizer", "schedule", "clip"}):
-            raise InputError(f'{name} is of an outer optimizer, and outer="interpolate" has none: leave {name} out')
+    if "erm_updates" in given and settings.erm_updates and all(spec.name == "erm" for spec in specs):
+        raise InputError("erm_updates come before another algorithm, and there is only erm: leave erm_updates out")
+    outer = sorted(given & {"optimizer", "schedule", "clip"})
+    if outer and all(getattr(algorithm, "outer", "") == "interpolate" for _, algorithm in every):
+        raise InputError(f'{outer[0]} is of an outer optimizer, and outer="interpolate" has none: leave {outer[0]} out')
