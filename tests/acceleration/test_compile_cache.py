@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,13 +83,12 @@ def test_it_is_listed_and_cleared_apart_from_images(home: Path) -> None:
     assert not home.exists()
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler here")
 def test_a_second_process_finds_what_the_first_has_compiled(home: Path) -> None:
-    """Whatever the device: the same compiler, here for a CPU."""
+    """Whatever the device: the same compiler, here of a product on a CPU, which takes no C++."""
     script = (
         "import torch; from domainwise.acceleration.compile_cache import keep_compiled; keep_compiled()\n"
         "from torch._dynamo.utils import counters\n"
-        "torch.compile(lambda x: (x * 3 + 1).relu().sum(0))(torch.ones(64, 64))\n"
+        "torch.compile(lambda x: x @ x)(torch.ones(64, 64))\n"
         "print(counters['inductor']['fxgraph_cache_hit'], counters['inductor']['fxgraph_cache_miss'])"
     )
 
