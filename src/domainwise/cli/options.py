@@ -129,6 +129,10 @@ class Choices(PaperChoices):
             help="frozen: computed once, from images as they are, and only a head is trained on them.",
         ),
     ] = None
+    augment: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="none, flip, domainbed, or my_file.py:build, which returns a transform."),
+    ] = None
     balanced: Annotated[bool, typer.Option("--balanced", help="Draw all classes equally often.")] = False
     average: Annotated[
         str,

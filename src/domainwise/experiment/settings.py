@@ -168,8 +168,10 @@ def check(values: Mapping[str, Any]) -> None:
         fits, what = CHECKS.get(name, (lambda _: True, ""))
         if not fits(value):
             raise InputError(f"{name} must be {what}, got {value!r}")
-        if name in CHOICES and value not in CHOICES[name]:
-            raise InputError(f'{name} must be one of {", ".join(CHOICES[name])}, got "{value}"')
+        own = name == "augment" and ".py:" in str(value)
+        if name in CHOICES and value not in CHOICES[name] and not own:
+            file = " or FILE.py:FUNCTION" if name == "augment" else ""
+            raise InputError(f'{name} must be one of {", ".join(CHOICES[name])}{file}, got "{value}"')
 
 
 def own_settings(algorithm: str, input_size: int) -> dict[str, Any]:

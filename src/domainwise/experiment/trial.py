@@ -14,7 +14,8 @@ from domainwise.errors import InputError, closest, is_number, plain
 from domainwise.machine import place_of
 
 FILES = {  # and where their hashes are
-    "file": "source", "network_file": "network_source", "weights_file": "weights", "metric_file": "metric_source",
+    "file": "source", "network_file": "network_source", "augment_file": "augment_source",
+    "weights_file": "weights", "metric_file": "metric_source",
 }  # fmt: skip
 SEARCHED = ("batch", "dropout")  # settings beside hyperparameters that a random search draws
 INNER_LR = {"sgd": 1e-2, "momentum": 1e-3}  # of a walk, where it is left open; adam's is the outer lr
@@ -65,6 +66,7 @@ class Trial:
     domains_by: str = added("uniform")  # all equally often, or by "size"
     features: str = added("trained")  # "frozen": the head alone is trained, on features that were computed once
 
+    augment_source: str = added("")  # sha256 of a third party's transform
     class_weights: str = added("none")  # of the cross-entropy: "none", "balanced", or {"class": weight, ...} as JSON
 
     metric: str = added("accuracy")  # which is selected by, on the sources' hold-outs
@@ -80,6 +82,7 @@ class Trial:
     file: str = field(default="", compare=False)  # where a third party's algorithm lies
     network_file: str = field(default="", compare=False)
     metric_file: str = field(default="", compare=False)
+    augment_file: str = field(default="", compare=False)
     weights_file: str = field(default="", compare=False)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # which layer each setting is from
 

@@ -70,7 +70,7 @@ def refitting(
     _warn_of_waiting(results)
     check_fit(row.trial.selection, seed)
     data = _data_of(results, row.trial, cache)
-    trial = allowed(row.trial, results.folder, trust_code=trust_code)
+    trial = allowed(row.trial, results.folder, trust_code=trust_code, training=True)
     trial = replace(trial, targets=(), seed=seed, average=row.average or "none", weights_file=_weights(trial, weights))
     return laid_out(data, trial, output, expectation(results, row), tried=_tried(_behind(results, row)))
 

@@ -54,17 +54,19 @@ class Code:
         return ""
 
 
-def code_of(trial: Trial) -> Iterator[Code]:
-    """Yield the files that would be run to make the algorithm and the network of a trial."""
+def code_of(trial: Trial, *, training: bool = False) -> Iterator[Code]:
+    """Yield the files that would be run to make the algorithm and the network of a trial, and to train them."""
     if trial.file:
         yield Code(f"algorithm, {trial.algorithm}", Path(trial.file), str(trial.source))
     own = OWN.fullmatch(trial.network)
     if trial.network_file or own:
         file = trial.network_file or (own["file"] if own else "")
         yield Code(f"network, {trial.network}", Path(file), str(trial.network_source))
+    if training and (trial.augment_source or trial.augment_file):
+        yield Code(f"transform, {trial.augment}", Path(trial.augment_file), str(trial.augment_source))
 
 
-def allowed(trial: Trial, home: Path, *, trust_code: bool, named: Trial | None = None) -> Trial:
+def allowed(trial: Trial, home: Path, *, trust_code: bool, named: Trial | None = None, training: bool = False) -> Trial:
     """Return the trial, if no code of others has to be run for it, or if that is trusted and is what it was.
 
     ``named`` is a trial whose code was named in the present call: where the same is wanted, its files are taken.
@@ -75,7 +77,7 @@ def allowed(trial: Trial, home: Path, *, trust_code: bool, named: Trial | None =
     if named and (trial.network, trial.network_source) == (named.network, named.network_source):
         trial = replace(trial, network_file=named.network_file)
     known = set(code_of(named)) if named else set()
-    for code in code_of(trial):
+    for code in code_of(trial, training=training):
         trusted = trust_code or code in known
         problem = code.problem() or ("" if trusted else f"whose sha256 is {code.recorded}")
         if problem:

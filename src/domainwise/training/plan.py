@@ -13,6 +13,7 @@ import numpy as np
 
 from domainwise.algorithms import Spec, choice, hypers, log10, resolved
 from domainwise.algorithms._checks import asks_for
+from domainwise.data.batches.own_transform import described
 from domainwise.data.domains import Domains
 from domainwise.data.sources.benchmarks import BENCHMARKS
 from domainwise.data.splits import holds_none_out, is_official, refuse_gaps, sources_of
@@ -202,7 +203,7 @@ def _random(root: int, name: str) -> np.random.RandomState:
 
 def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
     """Return the part of a trial that does not depend on hyperparameters, target or seed."""
-    same = ("freeze_batch_norm", "dropout", "augment", "validation", "batch", "balanced", "class_weights", "steps",
+    same = ("freeze_batch_norm", "dropout", "validation", "batch", "balanced", "class_weights", "steps",
             "patience", "optimizer", "schedule", "clip", "erm_updates",
             "evaluate_every", "features", "holdout", "domains_per_step", "domains_by", "precision", "selection",
             "select_every", "test", "train_size")  # fmt: skip
@@ -215,6 +216,7 @@ def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
         **_network(settings),
         **_weights(settings.weights),
         **_metric(settings),
+        **described(settings.augment, settings.input_size, data.items[0].images),
         **{name: getattr(settings, name) for name in same},
     }
 

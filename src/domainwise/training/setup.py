@@ -20,6 +20,7 @@ from domainwise.acceleration.shared_device import Submit, arithmetic_units
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import Averages
 from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, column_scales
+from domainwise.data.batches.own_transform import OwnTransform
 from domainwise.data.batches.rows import has_room
 from domainwise.data.decoded.read_ahead import source_of
 from domainwise.data.domains import Domains
@@ -79,7 +80,7 @@ def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str]
     sources, evaluated = _parts(trial, shown, partial(Part, device=device, on_host=on_host))
     net, update = submit(lambda: _network(trial, data, algorithm, options, say, made))
     scale = normalisation(net, data.layout) if data.form == "images" else column_scales(sources)
-    inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device))
+    inputs = Inputs(trial.augment, trial.input_size, *scale, compiler=fast.compiler(device), own=_transform(trial))
     if made:
         inputs = Inputs("none", 0)
     how = {"balanced": trial.balanced, "some": trial.domains_per_step, "by": trial.domains_by}
@@ -110,6 +111,13 @@ def _parts(trial: Trial, data: Domains, part: Callable[..., Part]) -> tuple[list
             f"{math.ceil(1 / trial.holdout)} of them, in two groups or more"
         )
     return [main for parts in own for main in parts["main"]], found
+
+
+def _transform(trial: Trial) -> OwnTransform | None:
+    if not trial.augment_source:
+        return None
+    written = f"{trial.augment_file}:{trial.augment.rpartition(':')[2]}" if trial.augment_file else trial.augment
+    return OwnTransform.load(written, trial.input_size, trial.augment_source)
 
 
 def _network(

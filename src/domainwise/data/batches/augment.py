@@ -142,9 +142,9 @@ class Augmentation:
         if isinstance(images, Mapping):
             return images
         if not self.out:
-            return self._normalise(images)
+            return self.normalise(images)
         _require_images(images)
-        return self._normalise(resize(images, self.out))
+        return self.normalise(resize(images, self.out))
 
     def _finish(self, x: Tensor, params: Params) -> Tensor:
         if x.shape[1] in (1, 3):  # other channels are no colours
@@ -152,9 +152,10 @@ class Augmentation:
                 x = jitter(x, params.factors, params.order)
             if self.grey:
                 x = torch.where(params.grey[:, None, None, None], grey(x), x)
-        return self._normalise(x)
+        return self.normalise(x)
 
-    def _normalise(self, x: Tensor) -> Tensor:
+    def normalise(self, x: Tensor) -> Tensor:
+        """Subtract the mean and divide by the deviation."""
         if not {len(self.mean), len(self.std)} <= {1, x.shape[1]}:
             raise InputError(
                 f"images of {x.shape[1]} channel(s) cannot be normalised with mean {self.mean} and std {self.std}: "

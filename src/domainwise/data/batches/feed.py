@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from domainwise.data.batches.augment import Augmentation, Pixels, augmentation
+from domainwise.data.batches.own_transform import OwnTransform
 from domainwise.data.batches.rows import Chosen, Rows
 from domainwise.data.decoded.read_ahead import BATCHES, Source, ahead
 from domainwise.data.domains import Domain, Labels
@@ -92,8 +93,10 @@ class Inputs:
         std: Sequence[float] = (1.0,),
         *,
         compiler: Callable[[Any], Any] = lambda function: function,
+        own: OwnTransform | None = None,
     ) -> None:
-        self.recipe: Augmentation = augmentation(recipe, size, mean, std)
+        self.own = own  # augments in place of the recipe
+        self.recipe: Augmentation = augmentation("none" if own else recipe, size, mean, std)
         # For minibatches, which have one shape; the batches of an evaluation have many.
         self.pixels: Pixels = compiler(self.recipe.pixels)
         self.random = recipe != "none"
@@ -117,11 +120,15 @@ class Inputs:
             return self.recipe.plain(
                 put_together([part.images[rows] for part, rows in zip(parts, chosen, strict=True)])
             )
+        ragged = parts[0].domain.originals is not None
+        images = None if ragged else torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)])
+        if self.own is not None:
+            made = self.own(_originals(parts, chosen) if images is None else images, generator)
+            return self.recipe.normalise(made.to(parts[0].device))
         shapes = torch.cat([part.shapes[rows.host] for part, rows in zip(parts, chosen, strict=True)])
         params = self.recipe.parameters(len(shapes), shapes, generator)
-        if parts[0].domain.originals is not None:
+        if images is None:
             return self.recipe.ragged(_originals(parts, chosen), params).to(parts[0].device)
-        images = torch.cat([part.images[rows] for part, rows in zip(parts, chosen, strict=True)])
         return self.recipe.apply_with(pixels, images, params)
 
     def source(self, part: Part) -> Source | None:
