@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from made_many import finished
 from made_trials import Killed, die, remains, run
 
+import domainwise as dw
 from domainwise import domains
 from domainwise.acceleration.shared_device import directly
 from domainwise.algorithms import parse
+from domainwise.cli.commands.fit import _told
 from domainwise.data.batches.feed import Feed, Inputs, Part
 from domainwise.data.domains import Domains
 from domainwise.data.sources.classes import class_notes
 from domainwise.errors import InputError, Note
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
+from domainwise.report.results import Results
+from domainwise.report.tables import accuracy_table, narrowed
 from domainwise.training.loop import run as records_of
 from domainwise.training.plan import plan
 from domainwise.training.run_options import RunOptions
@@ -124,6 +130,28 @@ def test_tiny_domains_are_trained_on_and_told_of_and_do_not_validate() -> None:
     (record, *_) = records_of(tiny, DATA)
     assert record["domains"]["d000"].keys() == {"main"}
     assert record["domains"]["d000"]["main"]["count"] == 1
+
+
+def test_of_hundreds_of_targets_a_table_has_percentiles_and_csv_has_each(tmp_path: Path) -> None:
+    data = many(120, most=12)
+    targets = [(name,) for name in data.names]
+    trials = plan(data, parse("erm,arith"), targets, [0], resolve(given={"steps": 300}))
+    results = Results.open(finished(tmp_path, data, trials))
+    table = results.table()
+    assert re.search(r"algorithm +worst +10 % +median +90 % +Avg +validation", table)
+    assert "Columns are over 120 targets" in " ".join(table.split())
+    assert sum(name in results.table("csv") for name in data.names) == 120
+    erm = [one.result["selected"]["target"] for one in results.outcomes if one.trial.algorithm == "erm"]
+    (row,) = [row for row in narrowed(accuracy_table(results.outcomes)).rows if row.algorithm == "erm"]
+    assert [cell.mean for cell in row.cells[:4]] == pytest.approx([*np.percentile(erm, [0, 10, 50, 90])])
+
+
+def test_a_model_of_many_tiny_domains_is_fitted_and_predicts(tmp_path: Path) -> None:
+    model = dw.fit(many(40), "arith", steps=10, domains_per_step=4, batch=4, output=tmp_path, progress=False)
+    assert len(model.predict(DATA.items[5].images)) == 6
+    told = _told(tmp_path)
+    assert "and 26 domains that it does better on" in told
+    assert len(re.findall(r"^d\d{3} ", told, re.MULTILINE)) == 10
 
 
 def test_classes_that_many_domains_lack_are_one_note() -> None:

@@ -123,7 +123,13 @@ def test_comparing_reporting_and_looking_inside_take_an_official_split(tmp_path:
     assert [*results.frame()["targets"].unique()] == ["official"]
     assert {"worst_group", "percentile_10"} <= {*results.frame().dropna(axis=1).columns}
     assert "official" in results.table()
-    assert "official" in results.report(tmp_path / "page.html").read_text()
+    page = results.report(tmp_path / "page.html").read_text()
+    groups, per_trial = results.groups(), results.frame().set_index("id")
+    assert [*groups["group"].unique()] == ["e", "f"]
+    assert groups.groupby("id")["accuracy"].min().to_dict() == per_trial["worst_group"].to_dict()
+    assert "on 2 groups" not in page
+    assert "Accuracy in percent over 2 groups of the test images" in page
+    assert "on the test images of the official split, at the step chosen on its" in " ".join(results.table().split())
     model = dw.load(next(iter((tmp_path / "out" / "trials").iterdir())))
     assert model.config["domains"] == ["a", "b", "c"]
     found = task(model, DATA)

@@ -15,6 +15,16 @@ Confusion = Sequence[Sequence[int]] | Mapping[str, Any]  # see domainwise.experi
 Calibration = Mapping[str, Sequence[float]]
 
 
+Groups = Mapping[str, Sequence[float]]  # by group: the accuracy in it, and the number of its images
+
+
+class Judged(TypedDict):
+    """What is known of groups: scores over all of them, and the accuracy in each."""
+
+    metrics: dict[str, float]
+    groups: Groups
+
+
 class Scores(TypedDict):
     """The scores of a model on one part of one domain, with or without the counts that more can be derived from."""
 
@@ -24,6 +34,7 @@ class Scores(TypedDict):
     confusion: NotRequired[Confusion]
     calibration: NotRequired[Calibration]
     metrics: NotRequired[dict[str, float]]  # scores by group, and what is "judged" by in the place of accuracy
+    groups: NotRequired[Groups]
 
 
 # {"15": {"holdout": {"accuracy": 0.95, "loss": 0.2, "count": 60}},             a source
@@ -153,7 +164,7 @@ def _parsed(lines: bytes) -> list[Record]:
     return [json.loads(line) for line in lines.splitlines()]
 
 
-COUNTS = ("confusion", "calibration")
+COUNTS = ("confusion", "calibration", "groups")
 
 
 def lean(record: Record) -> Record:

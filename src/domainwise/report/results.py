@@ -70,13 +70,15 @@ class Results:
         balanced_accuracy, macro_f1, auroc, worst_domain, or a function of one's own as "my_metric.py:score".
         """
         from domainwise.report.scored import table_in
-        from domainwise.report.tables import accuracy_table, table_by
+        from domainwise.report.tables import accuracy_table, narrowed, table_by
 
         if metric is not None and select is not None:
             raise InputError("a metric is of the step that each trial selected itself: give select or metric, not both")
         if metric is not None:
-            return table_in(self.outcomes, metric).render(format)
-        return (accuracy_table(self.outcomes) if select is None else table_by(self.outcomes, select)).render(format)
+            found = table_in(self.outcomes, metric)
+        else:
+            found = accuracy_table(self.outcomes) if select is None else table_by(self.outcomes, select)
+        return (found if format in ("csv", "json") else narrowed(found)).render(format)
 
     def frame(self) -> pd.DataFrame:
         """Return a row for every trial, with its settings and its numbers at the selected step."""
@@ -89,6 +91,12 @@ class Results:
         from domainwise.report.tables import curves
 
         return curves(self.outcomes)
+
+    def groups(self) -> pd.DataFrame:
+        """Return a row for every trial and group of its test images, or for every target where there are no groups."""
+        from domainwise.report.groups import frame
+
+        return frame(self.outcomes)
 
     def __repr__(self) -> str:
         status = Counter(outcome.result["status"] for outcome in self.outcomes)

@@ -235,6 +235,8 @@ def features_of(model: Model, data: Domains, trial: Trial) -> Features | None:
     for position, domain in enumerate(data):
         if domain.name not in trial.targets:
             _, held_out = split_domain(domain, position, trial.holdout, trial.seed)
+            if not len(held_out):  # a tiny domain
+                continue
             images = domain.images if domain.evaluation is None else domain.evaluation
             found = model.features(images[np.sort(held_out[:LOOKED_AT])])
             rows[domain.name] = found.reshape(len(found), -1).astype(np.float64)

@@ -24,7 +24,7 @@ from domainwise.data.batches.feed import Feed, Inputs, Part, batches, together
 from domainwise.data.splits import OFFICIAL
 from domainwise.experiment.metrics import BINS, MANY, kept, measured, metric, whole
 from domainwise.experiment.outcomes import TOP, Seen
-from domainwise.experiment.records import DomainScores, Scores
+from domainwise.experiment.records import DomainScores, Judged, Scores
 from domainwise.experiment.selection import held_out
 from domainwise.experiment.trial import Trial
 from domainwise.seeds import seed_hash
@@ -32,7 +32,7 @@ from domainwise.seeds import seed_hash
 REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 
 Numbers = npt.NDArray[np.float32]
-Judge = Callable[[Sequence[Part], npt.NDArray[np.int64]], dict[str, float]]  # scores of what images are taken for
+Judge = Callable[[Sequence[Part], npt.NDArray[np.int64]], Judged]  # of what images are taken for
 
 
 def evaluate(
@@ -59,7 +59,7 @@ class Pending:
         found = _named(_fetched(self.sums), sum(map(len, self.parts)))
         if self.metrics is None or not self.logits:
             return found
-        return {**found, "metrics": self.metrics(self.parts, self.predicted)}
+        return {**found, **self.metrics(self.parts, self.predicted)}
 
     @property
     def predicted(self) -> npt.NDArray[np.int64]:

@@ -10,7 +10,9 @@ import numpy.typing as npt
 from domainwise.data.batches.feed import Part
 from domainwise.data.domains import HOLDOUT, MAIN, PARTS, TEST, VAL, Domains
 from domainwise.data.splits import OFFICIAL, official_rows
-from domainwise.experiment.group_metrics import WILDS, group_metrics, wilds_metrics
+from domainwise.experiment.group_metrics import WILDS, group_accuracies, group_metrics, wilds_metrics
+from domainwise.experiment.records import Judged
+from domainwise.saved_models.evaluation import Judge
 
 Indices = npt.NDArray[np.int64]
 
@@ -31,7 +33,7 @@ def official_parts(data: Domains, part: Callable[..., Part]) -> tuple[list[Part]
     return parts(MAIN), {**validation, **tests}
 
 
-def judge(data: Domains) -> Callable[[Sequence[Part], Indices], dict[str, float]]:
+def judge(data: Domains) -> Judge:
     """Return what computes scores beside accuracy: by the groups that the data name, or else by domain."""
     names, positions = data.subgroups or data.names, {name: i for i, name in enumerate(data.names)}
 
@@ -40,11 +42,15 @@ def judge(data: Domains) -> Callable[[Sequence[Part], Indices], dict[str, float]
             return part.domain.subgroups[part.rows]
         return np.full(len(part), positions[part.domain.name])
 
-    def scores(parts: Sequence[Part], predicted: Indices) -> dict[str, float]:
+    def scores(parts: Sequence[Part], predicted: Indices) -> Judged:
         labels = np.concatenate([part.domain.labels[part.rows] for part in parts])
         inside = np.concatenate([groups(part) for part in parts])
-        if data.name in WILDS and data.subgroups:
-            return wilds_metrics(data.name, predicted, labels, inside, names)
-        return group_metrics(predicted, labels, inside, names)
+        known = data.name in WILDS and bool(data.subgroups)
+        found = (
+            wilds_metrics(data.name, predicted, labels, inside, names)
+            if known
+            else group_metrics(predicted, labels, inside, names)
+        )
+        return {"metrics": found, "groups": group_accuracies(predicted, labels, inside, names)}
 
     return scores

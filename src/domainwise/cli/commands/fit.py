@@ -23,6 +23,9 @@ From = Annotated[
 ]
 
 
+WORST = 10  # domains that are told of where there are hundreds
+
+
 @o.grouped
 def fit(
     data: o.DataIfAny = None,
@@ -84,6 +87,11 @@ def _told(folder: Path) -> str:
     (record,) = (one for one in read(folder / "records.jsonl") if one["step"] == chosen["step"])
     domains = averages(record, average)[average] if average else record["domains"]
     accuracies = {name: parts["holdout"]["accuracy"] for name, parts in domains.items()}
+    worst = sorted(accuracies, key=lambda name: accuracies[name])[:WORST]
+    left = len(accuracies) - len(worst)
+    if left < WORST:  # few enough to show all, in their order
+        worst, left = [*accuracies], 0
+    accuracies = {name: accuracies[name] for name in worst}
     width = max(map(len, ["domain", *accuracies]))
     rows = [f"{name:<{width}}  {100 * value:5.1f}" for name, value in accuracies.items()]
     mean = fmean(accuracies.values())
@@ -98,6 +106,7 @@ def _told(folder: Path) -> str:
         [
             f"{'domain':<{width}}  held-out accuracy, %",
             *rows,
+            *([f"and {left} domains that it does better on"] if left else []),
             f"{'mean':<{width}}  {100 * mean:5.1f}",
             "",
             f"Of domains that it was trained on, at step {chosen['step']}.",

@@ -16,14 +16,14 @@ from domainwise.files import PAGE, check_output, write_output
 from domainwise.machine import human_duration
 from domainwise.report.formats import Table
 from domainwise.report.grid import Grid, arrange, label, most_seeds, natural, ordered, sample, target
-from domainwise.report.page import balance, classes, figures, measures, walks
+from domainwise.report.page import balance, classes, figures, groups, measures, walks
 from domainwise.report.page.classes import class_names, tallies
 from domainwise.report.page.mistakes import Gallery
 from domainwise.report.page.surfaces import surfaces
 from domainwise.report.power import Power, power_of
 from domainwise.report.recommend import Recommendation, answer
 from domainwise.report.statistics import shown
-from domainwise.report.tables import table_of
+from domainwise.report.tables import narrowed, table_of
 
 AGAIN = 20  # seconds after which a page about running trials loads itself again
 
@@ -95,13 +95,13 @@ def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-SECTIONS = (walks.section,)  # tables that need no template of their own, in this order
+SECTIONS = (groups.section, walks.section)  # tables that need no template of their own, in this order
 READ = 1000  # trials whose records and counts are read for one page, which shows means of them
 
 
 def _content(outcomes: Sequence[Outcome], power: Power, row: Recommendation | None) -> dict[str, Any]:
     grid = arrange(outcomes)
-    table = table_of(grid, outcomes)
+    table = narrowed(table_of(grid, outcomes))
     some = sample(grid, READ)
     drawn = figures.legible(some, table)
     return {
