@@ -108,6 +108,7 @@ class Domains:
     home: Path | None = None  # the folder that the arrays are mapped from
     plain: str = ""  # the fingerprint of the same images split as if none was a copy of another
     subgroups: tuple[str, ...] = ()  # names of what scores are told apart by inside a domain, such as "slide:23"
+    tokenizer: str = ""  # what made token ids of texts; empty where they were given as ids
 
     def __post_init__(self) -> None:
         validate(self)
@@ -188,7 +189,8 @@ class Domains:
     def _facts(self) -> dict[str, Any]:
         counts = [[domain.name, len(domain)] for domain in self]
         facts = {"name": self.name, "classes": [*self.classes], "domains": counts, "fingerprint": self.fingerprint}
-        return {**facts, "plain": self.plain, "subgroups": [*self.subgroups]}
+        texts = {"tokenizer": self.tokenizer} if self.tokenizer else {}
+        return {**facts, "plain": self.plain, "subgroups": [*self.subgroups], **texts}
 
     def _link(self, home: Path, folder: Path) -> None:
         """Link to the arrays in a home, but for copies that are taken for images of their own."""
@@ -247,4 +249,5 @@ def assemble(facts: Mapping[str, Any], arrays: Mapping[str, Any], home: Path | N
         home,
         facts.get("plain", facts["fingerprint"]),
         tuple(facts.get("subgroups", ())),
+        facts.get("tokenizer", ""),
     )

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 Layout = Sequence[int] | np.dtype[Any]  # the shape of a sample, or the fields of a dict
 TOKENS, MASK = "input_ids", "attention_mask"  # the fields of a text
+VECTORS = 32_768  # words that are told apart, where words are numbered by a hash
 
 
 def form_of(layout: Layout) -> str:

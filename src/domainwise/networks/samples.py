@@ -32,7 +32,9 @@ def unpacked(rows: Tensor, records: np.dtype[Any]) -> Samples:
     for name in records.names or ():
         kind, start = fields[name][:2]
         of_one = torch.from_numpy(np.zeros(0, kind.base)).dtype
-        values = rows[:, start : start + kind.itemsize].contiguous().view(of_one).view(len(rows), *kind.shape)
+        # a copy begins where numbers of any size may: a piece of the rows does not
+        own = rows[:, start : start + kind.itemsize].clone(memory_format=torch.contiguous_format)
+        values = own.view(of_one).view(len(rows), *kind.shape)
         found[name] = values.float() if values.is_floating_point() else values.long()
     return found or rows
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from domainwise.networks.forms import MASK, TOKENS
+from domainwise.networks.forms import MASK, TOKENS, VECTORS
 
 
 class Words(nn.Module):
@@ -16,7 +16,7 @@ class Words(nn.Module):
     Ids beyond the number of vectors share one with another id. Without a mask, 0 is no word.
     """
 
-    def __init__(self, vectors: int = 32_768, width: int = 64, features: int = 128) -> None:
+    def __init__(self, vectors: int = VECTORS, width: int = 64, features: int = 128) -> None:
         super().__init__()
         self.vectors = nn.Embedding(vectors, width)
         self.layers = nn.Sequential(nn.Linear(width, features), nn.ReLU())

@@ -204,7 +204,7 @@ def told_layout(data: Domains, side: int) -> dict[str, Any]:
     """Return what a saved model says of the samples it takes."""
     if isinstance(data.layout, np.dtype):
         fields = [[name, data.layout[name].base.str, data.layout[name].shape] for name in data.layout.names or ()]
-        return {"channels": 0, "fields": fields}
+        return {"channels": 0, "fields": fields, **({"tokenizer": data.tokenizer} if data.tokenizer else {})}
     return {"channels": data.shape[-1], **({} if side else {"shape": data.shape})}
 
 

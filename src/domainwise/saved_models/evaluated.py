@@ -203,7 +203,7 @@ def _of_arrays(model: Model, data: Domains | Mapping[str, Any]) -> Iterator[Answ
         rows = model.probabilities(images)
         if len(rows) != len(labels) or not len(rows):
             raise InputError(f'domain "{name}" has {len(rows)} images and {len(labels)} labels')
-        array: Any = np.zeros(0) if isinstance(images, Mapping) else np.asarray(images)
+        array: Any = np.asarray(images) if model.form == "images" else np.zeros(0)
         known = sum(map(model.card.knows, array)) if len(model.card.made_from) and array.dtype == np.uint8 else 0
         yield Answers(name, [f"image {i} of {name}" for i in range(len(rows))], rows, labels, known, array)
 

@@ -18,6 +18,7 @@ from domainwise.algorithms import Algorithm
 from domainwise.data.batches.augment import augmentation
 from domainwise.data.domains import Domains
 from domainwise.data.sources.folders import images_in
+from domainwise.data.sources.texts import texts_in, tokenised
 from domainwise.data.sources.values import given_inputs
 from domainwise.errors import InputError, require, some, typed
 from domainwise.networks.forms import Layout, as_bytes, form_of
@@ -62,8 +63,8 @@ class Model:
     def predict(self, images: npt.ArrayLike | Tensor, *, min_probability: float = 0.0) -> list[str]:
         """Return the class of every image: uint8 or floats from 0 to 1, (N, H, W, C) of any size or one of them.
 
-        A model of a table takes rows (N, d), one of signals (N, C, T), one of dicts such arrays by name. The class is
-        empty where the most probable one is less probable than ``min_probability``.
+        A model of a table takes rows (N, d), one of signals (N, C, T), one of texts a list of them, and one of dicts
+        such arrays by name. The class is empty where the most probable one is less probable than ``min_probability``.
         """
         check_least(min_probability)
         rows = self.probabilities(images)
@@ -99,7 +100,8 @@ class Model:
         return evaluated(self, data, progress=progress)
 
     def _through(self, images: npt.ArrayLike | Tensor, function: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
-        array = given_inputs(images, self.layout)
+        texts = texts_in([images] if isinstance(images, str) else images) if self.config.get("tokenizer") else None
+        array = given_inputs(tokenised({"": texts}, "the list")[""] if texts else images, self.layout)
         return self._batches(array, function)
 
     @torch.no_grad()

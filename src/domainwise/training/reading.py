@@ -127,6 +127,8 @@ def _usual_sizes(source: Listing) -> Sizes:
 def read_for(trial: Trial, text: str, how: Reading) -> Domains:
     """Open the data of a trial in the sizes that it was trained with."""
     if not trial.input_size:
+        if isinstance(source := find_source(text), Domains) and source.form != "images":
+            return source
         raise InputError(
             f"these are results of arrays ({legible(trial.data)}), which --data cannot name: in Python, "
             "dw.fit(Results.open(folder, data=...))"

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from domainwise.data.checks import require_domains
-from domainwise.data.domains import PARTS, Domain, Domains, Values
+from domainwise.data.domains import FREE, PARTS, Domain, Domains, Values
 from domainwise.data.sources.classes import class_notes, refuse_spellings
 from domainwise.data.sources.labels import labels_of, text_of, type_of
+from domainwise.data.sources.texts import WORDS, texts_in, tokenised
 from domainwise.data.sources.values import array_of, values_of
 from domainwise.errors import InputError, closest, warn
 
@@ -33,14 +34,16 @@ def domains(
     Images are uint8 of shape (N, H, W) or (N, H, W, C), or floats from 0 to 1 of shape (N, H, W, C). Any numbers of
     shape (N, d) are a table, such as measurements or the features of a network. Other numbers than uint8 of shape
     (N, C, T) are signals, such as C sensors over T steps. Every column of a table and every channel of a signal is
-    scaled to mean 0 and deviation 1 over the samples that are trained on.
+    scaled to mean 0 and deviation 1 over the samples that are trained on. A list of texts becomes the ids of their
+    words, and a dict of arrays, such as ids and masks of one's own, reaches the network as a dict of tensors.
 
     Args:
         classes: the names of the classes. Labels are whole numbers from 0, or names. Without this argument every number
             up to the largest must occur, and names are in the order of the alphabet; a name that is spelled in two ways
             is refused, and a class that a domain lacks is told of.
         groups: for each domain, what each image belongs to, such as a patient: a group never straddles the split.
-        splits: an official split: for each domain, which part each image is in: train, id_val, val, test or id_test.
+        splits: an official split: for each domain, which part each image is in: train, id_val, val, test or id_test;
+            empty where the seed is to decide.
         form: what arrays of three dimensions are, "images" (N, H, W) in grey or "signals" (N, C, T), where that is not
             as above. Signals with more channels than steps are asked about.
     """
@@ -71,7 +74,8 @@ def one_or_more(
     pairs = {text_of("domain", name): _pair(name, given) for name, given in arrays.items()}
     if not pairs:
         raise InputError("no domains were given")
-    images = {domain: values_of(domain, x, form) for domain, (x, _) in pairs.items()}
+    given, tokenizer = _samples({domain: x for domain, (x, _) in pairs.items()})
+    images = {domain: values_of(domain, x, form) for domain, x in given.items()}
     labels, named = labels_of({domain: y for domain, (_, y) in pairs.items()}, classes)
     together = {
         domain: np.unique(array, return_inverse=True)[1].astype(np.int64)
@@ -82,7 +86,17 @@ def one_or_more(
         for domain, array in _of_each("splits", splits, images).items()
     }
     items = tuple(Domain(d, images[d], labels[d], groups=together.get(d), fixed=fixed.get(d)) for d in pairs)
-    return Domains(text_of("data set", name), tuple(named), items, _fingerprint(items, named))
+    fingerprint = _fingerprint(items, named)
+    return Domains(text_of("data set", name), tuple(named), items, fingerprint, tokenizer=tokenizer)
+
+
+def _samples(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """The samples of all domains, of texts their token ids, and what has made these."""
+    texts = {name: found for name, x in given.items() if (found := texts_in(x)) is not None}
+    if texts and len(texts) < len(given):
+        other = next(name for name in given if name not in texts)
+        raise InputError(f'domain "{next(iter(texts))}" has texts and "{other}" has none: all must have one form')
+    return (tokenised(texts), WORDS) if texts else (given, "")
 
 
 def _pair(name: object, given: object) -> Sequence[Any]:
@@ -105,6 +119,8 @@ def _of_each(what: str, given: Mapping[str, Any] | None, images: Mapping[str, Va
 
 
 def _part(domain: str, part: str) -> int:
+    if part == "":
+        return FREE
     if part not in PARTS.values():
         raise InputError(f'"{part}" in domain "{domain}" is no part of a split: {closest(part, [*PARTS.values()])}')
     return [*PARTS.values()].index(part)

@@ -24,6 +24,7 @@ OTHERWISE = {"file_name": "path"}  # what others call a column: this one is of H
 DELIMITERS = ",;\t|"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 MOST = 1e6  # pixels on a side
+Cells = tuple[str, dict[str, str]]  # where a row stands, and its cells by column
 SPLITS = {"": FREE, "train": MAIN, "holdout": HOLDOUT, "val": HOLDOUT, "validation": HOLDOUT}
 OFFICIAL = {"train": MAIN, "id_val": HOLDOUT, "val": VAL, "validation": VAL, "test": TEST, "id_test": ID_TEST}
 
@@ -44,10 +45,10 @@ class Row:
 def find_manifest(path: Path) -> Listing:
     """Return the files that a manifest names; relative paths start in its folder and stay inside it."""
     rows, given = read_rows(path)
-    classes = _classes([row.label for row in rows]) if given is None else given
+    classes = classes_of([row.label for row in rows]) if given is None else given
     position = {name: i for i, name in enumerate(classes)}
     folder = path.absolute().parent
-    fixed = _fixed(rows, path)
+    fixed = parts_of(rows, path)
     files = []
     for row in rows:
         full, relative = _place(folder, row, path)
@@ -61,8 +62,8 @@ def find_manifest(path: Path) -> Listing:
     return Listing(path.stem, path, classes, files)
 
 
-def _classes(labels: Sequence[str]) -> tuple[str, ...]:
-    """In the order of their names, or as numbers where all are numbers."""
+def classes_of(labels: Sequence[str]) -> tuple[str, ...]:
+    """Return the classes in the order of their names, or as numbers where all are numbers."""
     numbers = all(label.isascii() and label.isdigit() for label in labels)
     return tuple(sorted({*labels}, key=lambda label: (int(label) if numbers else 0, label)))
 
@@ -94,7 +95,7 @@ def _box(row: Row, manifest: Path) -> Box:
     return box
 
 
-def _fixed(rows: Sequence[Row], manifest: Path) -> dict[str, int]:
+def parts_of(rows: Sequence[Row], manifest: Path) -> dict[str, int]:
     """Return the part that each row belongs in: as it says, or as another row of its group says.
 
     Where a row is for testing, the manifest has an official split, in which every row has a part.
@@ -149,17 +150,23 @@ def _require_there(files: Sequence[File], rows: Sequence[Row], manifest: Path) -
 
 def read_rows(manifest: Path) -> tuple[list[Row], tuple[str, ...] | None]:
     """Return the rows, and the classes in their order where the manifest gives it."""
-    text = _text(manifest)
+    text = read_text(manifest)
     rows, classes = _json(text, manifest) if manifest.suffix.lower() == ".json" else (_csv(text, manifest), None)
     if not rows:
         raise InputError(f"{manifest} names no images")
-    for row in rows:
-        _require_sound(row, manifest)
-    composed = [replace(row, domain=normalize("NFC", row.domain), label=normalize("NFC", row.label)) for row in rows]
+    composed = checked(rows, manifest)
     return composed, None if classes is None else tuple(normalize("NFC", name) for name in classes)
 
 
-def _text(manifest: Path) -> str:
+def checked(rows: Sequence[Row], manifest: Path) -> list[Row]:
+    """Return the rows with their names composed, or refuse the first one that lacks something."""
+    for row in rows:
+        _require_sound(row, manifest)
+    return [replace(row, domain=normalize("NFC", row.domain), label=normalize("NFC", row.label)) for row in rows]
+
+
+def read_text(manifest: Path) -> str:
+    """Return the text of a file, in UTF-8 or UTF-16."""
     try:
         content = manifest.read_bytes()
     except OSError as error:
@@ -176,28 +183,37 @@ def _text(manifest: Path) -> str:
 
 
 def _csv(text: str, manifest: Path) -> list[Row]:
+    columns, rows = cells_of(text, manifest, NEEDED)
+    if columns:
+        _require_columns(columns, manifest)
+    return [Row(where, **{name: cells[name] for name in KNOWN if name in cells}) for where, cells in rows]
+
+
+def cells_of(text: str, manifest: Path, needed: Sequence[str]) -> tuple[list[str], list[Cells]]:
+    """Return the columns, by the names they have here, and where each row stands with its cells by column."""
     header = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(
-        DELIMITERS, key=lambda mark: len({*NEEDED} & {cell.strip(' "').casefold() for cell in header.split(mark)})
+        DELIMITERS, key=lambda mark: len({*needed} & {cell.strip(' "').casefold() for cell in header.split(mark)})
     )
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True)
-    rows, columns = [], None
+    rows: list[Cells] = []
+    columns: list[str] = []
     try:
         for cells in reader:
             where = f"line {reader.line_num}"
             if not any(cell.strip() for cell in cells):
                 continue
-            if columns is None:
+            if not columns:
                 columns = [OTHERWISE.get(cell, cell) for cell in (cell.strip().casefold() for cell in cells)]
-                _require_columns(columns, manifest)
+                if twice := [name for name in (*KNOWN, *needed) if columns.count(name) > 1]:
+                    raise InputError(f"{manifest} has the column {twice[0]} twice")
             elif len(cells) != len(columns):
                 raise InputError(f"{manifest}, {where}: {len(cells)} cells, but the header has {len(columns)}")
             else:
-                found = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
-                rows.append(Row(where, **{name: found[name] for name in KNOWN if name in found}))
+                rows.append((where, dict(zip(columns, (cell.strip() for cell in cells), strict=True))))
     except csv.Error as error:
         raise InputError(f"{manifest}, line {reader.line_num}: {error}") from error
-    return rows
+    return columns, rows
 
 
 def _require_columns(columns: Sequence[str], manifest: Path) -> None:
@@ -207,9 +223,6 @@ def _require_columns(columns: Sequence[str], manifest: Path) -> None:
             f"{manifest} has no column {' and no '.join(missing)}: the first line must name path, domain and label, "
             f"and may name split, group and box; it names {', '.join(columns)[:200]}"
         )
-    twice = [name for name in KNOWN if columns.count(name) > 1]
-    if twice:
-        raise InputError(f"{manifest} has the column {twice[0]} twice")
 
 
 def _json(text: str, manifest: Path) -> tuple[list[Row], tuple[str, ...] | None]:

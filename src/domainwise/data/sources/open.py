@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, closest, require
 
-WHAT = "give a folder of domain folders, a manifest (.csv, .tsv, .json), a benchmark as in pacs=DIR, or digits"
+WHAT = (
+    "give a folder of domain folders, a manifest or a table (.csv, .tsv, .json), a benchmark as in pacs=DIR, or digits"
+)
 
 if TYPE_CHECKING:
     from domainwise.data.decoded.cache import Store
@@ -201,11 +203,12 @@ def _path(text: str) -> Path:
         return Path(text)
 
 
-def _manifest(path: Path) -> Listing:
+def _manifest(path: Path) -> Listing | Domains:
     from domainwise.data.sources.manifests import SUFFIXES, find_manifest
+    from domainwise.data.sources.tables import find_table
 
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
             f'"{path}" is a file, but not a manifest ({", ".join(SUFFIXES)}) and not a folder of domain folders'
         )
-    return find_manifest(path)
+    return find_table(path) or find_manifest(path)

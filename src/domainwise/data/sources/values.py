@@ -164,13 +164,15 @@ def given_inputs(images: Any, layout: Layout) -> npt.NDArray[Any]:
 
 
 def _given_records(given: Any, records: np.dtype[Any]) -> npt.NDArray[Any]:
-    if isinstance(given, np.ndarray) and given.dtype == records:
-        return given.reshape(-1)
+    if isinstance(given, np.ndarray) and given.dtype.names:
+        given = {name: given.reshape(-1)[name] for name in given.dtype.names}
     if not isinstance(given, Mapping) or {*given} != {*(records.names or ())}:
         got = f"one of {', '.join(map(str, given))}" if isinstance(given, Mapping) else type(given).__name__
         raise InputError(f"this model takes a dict of {', '.join(records.names or ())}, got {got}")
     found = records_of("the samples", given)
-    if {**shapes_of(found.dtype)} != {**shapes_of(records)}:
+    if form_of(records) == "texts" and {len(shape) for shape in shapes_of(found.dtype).values()} == {1}:
+        return found  # a text may be shorter or longer than those that were trained on
+    if shapes_of(found.dtype) != shapes_of(records):
         raise InputError(f"this model takes {extent_of(records)}, got {extent_of(found.dtype)}")
     return found.astype(records)
 
