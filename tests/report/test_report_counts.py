@@ -12,12 +12,13 @@ from made_outcomes import Study
 
 from domainwise.experiment import records
 from domainwise.experiment.results import variants
+from domainwise.report.frames import frame
 from domainwise.report.grid import Grid, arrange
 from domainwise.report.page import classes, measures
 from domainwise.report.page.classes import Tallies, class_names, tallies
 from domainwise.report.page.figures import CURVES, legible
 from domainwise.report.page.page import render
-from domainwise.report.tables import accuracy_table, frame
+from domainwise.report.tables import accuracy_table
 
 SCRIPT = "<script>alert(1)</script>"
 

@@ -13,7 +13,9 @@ from made_outcomes import Study
 
 from domainwise.errors import InputError
 from domainwise.report.formats import Cell, Table
-from domainwise.report.tables import accuracy_table, frame
+from domainwise.report.frames import frame
+from domainwise.report.page.page import render
+from domainwise.report.tables import accuracy_table
 
 
 @pytest.fixture
@@ -132,7 +134,7 @@ def test_one_algorithm_alone_is_not_called_best(study: Study) -> None:
 
 def test_several_targets_of_one_trial_share_a_column(study: Study) -> None:
     table = accuracy_table(study.add("erm", 0.7, ("0", "75")).outcomes)
-    assert table.columns == ("0+75", "Avg", "validation")
+    assert table.columns == ("0+75", "0 of 0+75", "75 of 0+75", "Avg", "validation")
     assert cell(table, "erm", "0+75").mean == pytest.approx(0.7)
 
 
@@ -224,3 +226,19 @@ def test_a_table_says_what_domains_held_out_together_are(tmp_path: Path) -> None
     together = accuracy_table(Study(tmp_path / "together").add("erm", 0.7, ("0", "15")).outcomes).render()
     assert '"0+15" is domains held out together: the mean' in " ".join(together.split())
     assert "together" not in accuracy_table(Study(tmp_path / "alone").add("erm").outcomes).render()
+
+
+def test_domains_held_out_together_have_a_column_each_that_no_mean_counts(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    for seed, accuracy in enumerate((0.5, 0.7)):
+        study.add(accuracy=accuracy, targets=("0", "15"), seed=seed).add(accuracy=0.9, targets=("75",), seed=seed)
+    table = accuracy_table(study.outcomes)
+    assert table.columns == ("0+15", "0 of 0+15", "15 of 0+15", "75", "Avg", "validation")
+    together, first, second, alone, mean, _ = table.rows[0].cells
+    for cell, name in ((first, "0"), (second, "15")):
+        found = {one.trial.seed: one.selected["targets"][name] for one in study.outcomes if name in one.trial.targets}
+        assert cell.values == found
+    assert together.mean == pytest.approx((first.mean + second.mean) / 2)  # type: ignore[operator]
+    assert mean.mean == pytest.approx((together.mean + alone.mean) / 2)  # type: ignore[operator]
+    page = render(study.outcomes)
+    assert "15 of 0+15" in page

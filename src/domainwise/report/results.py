@@ -82,13 +82,13 @@ class Results:
 
     def frame(self) -> pd.DataFrame:
         """Return a row for every trial, with its settings and its numbers at the selected step."""
-        from domainwise.report.tables import frame
+        from domainwise.report.frames import frame
 
         return frame(self.outcomes)
 
     def curves(self) -> pd.DataFrame:
         """Return a row for every evaluation of every trial, domain and part of one: the accuracy against the step."""
-        from domainwise.report.tables import curves
+        from domainwise.report.frames import curves
 
         return curves(self.outcomes)
 

@@ -8,6 +8,7 @@ from statistics import fmean
 
 import numpy as np
 
+from domainwise.data.splits import OFFICIAL
 from domainwise.errors import legible
 from domainwise.experiment import outcomes as kept
 from domainwise.experiment.metrics import METRICS, Metric, measured, metric
@@ -39,16 +40,14 @@ def _scored(outcome: Outcome, one: Metric) -> Outcome:
     seen = kept.read(outcome)
     targets = {name: _of_parts(one, seen[name] if trial.test == "all" else {"main": seen[name]["main"]}, name, outcome)
                for name in trial.targets}  # fmt: skip
-    sources = [
-        _of_parts(one, {"holdout": parts["holdout"]}, name, outcome)
-        for name, parts in seen.items()
-        if name not in trial.targets and "holdout" in parts
-    ]
+    sources = {name: parts for name, parts in seen.items() if name not in trial.targets and "holdout" in parts}
+    by = ["val"] if OFFICIAL in trial.targets and "val" in sources else [*sources]
+    held_out = [_of_parts(one, {"holdout": sources[name]["holdout"]}, name, outcome) for name in by]
     selected: Summary = {
         **outcome.selected,
         "targets": targets,
         "target": fmean(targets.values()) if targets else None,
-        "validation": fmean(sources),
+        "validation": fmean(held_out),
     }
     return replace(outcome, result={**outcome.result, "selected": selected})
 

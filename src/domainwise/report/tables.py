@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,11 +15,8 @@ from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import Choice, Group as Rivals, Run, eligible, rule, selection, summary
 from domainwise.experiment.trial import Trial, separated
 from domainwise.report.formats import Cell, Row, Table, marked
-from domainwise.report.grid import Grid, Group, accuracy, arrange, label, losses, most_seeds, tabled, target
+from domainwise.report.grid import Grid, Group, accuracy, arrange, label, losses, most_seeds, tabled
 from domainwise.report.statistics import about_errors, standard_error
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def accuracy_table(outcomes: Sequence[Outcome]) -> Table:
@@ -40,14 +36,15 @@ def table_of(
     """
     seeds = most_seeds(grid)
     over = _worst_target if worst else _average
+    parts = _parts(grid)
     rows = [
-        Row(name, (*cells, over(cells), _validation(groups)))
+        Row(name, (*_with_parts(groups, parts, seeds), over(cells), _validation(groups)))
         for name, groups in grid.items()
-        for cells in [tuple(_cell(group, seeds) for group in groups.values())]
+        for cells in [[_cell(group, seeds) for group in groups.values()]]
     ]
-    targets = tuple(next(iter(grid.values()), {}))
+    targets = [title for column, names in parts.items() for title in (column, *(f"{one} of {column}" for one in names))]
     where = "the target domain"
-    if targets == (OFFICIAL,):
+    if targets == [OFFICIAL]:
         where, how = (
             "the test images of the official split",
             how.replace(HOW, "at the step chosen on its validation set"),
@@ -82,8 +79,26 @@ def _over(cells: Sequence[Cell]) -> list[Cell]:
     return [Cell(mean=float(np.percentile(means, share)), n=len(means), lost=lost) for share in OVER.values()]
 
 
-def _cell(group: Group, seeds: int) -> Cell:
+def _parts(grid: Grid) -> dict[str, tuple[str, ...]]:
+    """Return the domains of every column that holds out several at once; each gets a column, where there is room."""
+    found: dict[str, tuple[str, ...]] = dict.fromkeys(next(iter(grid.values()), {}), ())
+    for groups in grid.values():
+        for column, group in groups.items():
+            for outcome in group.values():
+                found[column] = outcome.trial.targets if len(outcome.trial.targets) > 1 else ()
+    return found if sum(1 + len(names) for names in found.values()) <= WIDE else dict.fromkeys(found, ())
+
+
+def _with_parts(groups: Mapping[str, Group], parts: Mapping[str, tuple[str, ...]], seeds: int) -> list[Cell]:
+    return [_cell(groups[column], seeds, name) for column, names in parts.items() for name in ("", *names)]
+
+
+def _cell(group: Group, seeds: int, part: str = "") -> Cell:
+    """Return the accuracy on a target, or on one domain that is a ``part`` of it."""
     found = {seed: accuracy(outcome) for seed, outcome in group.items()}
+    if part:
+        found = {seed: None if value is None else group[seed].selected["targets"].get(part)
+                 for seed, value in found.items()}  # fmt: skip
     values = {seed: value for seed, value in found.items() if value is not None}
     fewer = "" if not values or len(group) == seeds else counted(len(group), "seed")
     return Cell(
@@ -155,7 +170,7 @@ def _caption(rows: Sequence[Row], outcomes: Sequence[Outcome], grid: Grid, how: 
     if together is not None:
         said.append(
             f'"{"+".join(together)}" is domains held out together: the mean of the accuracies on each of them, which '
-            "the trial's result.json has one by one."
+            "stand beside it where there is room, and one by one in the trial's result.json."
         )
     if others := dict.fromkeys(one.trial.metric for one in trials if one.trial.metric != "accuracy"):
         said.append(f"Steps were chosen by {' and '.join(others)}, and that is what validation is.")
@@ -187,80 +202,6 @@ def _nothing_averaged(outcomes: Sequence[Outcome]) -> list[str]:
     asked = [(name, name in one.get("averages", ())) for one in found for name in separated(one.get("average", "none"))]
     missing = Counter(name for name, there in asked if name != "none" and not there)
     return [f"{name} had nothing to average yet in {n} of {len(found)} trials." for name, n in missing.items()]
-
-
-def frame(outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    """Return one row per trial; hyperparameters are the columns ``hyper.<name>``."""
-    import pandas as pd
-
-    columns = ["id", "data", "algorithm", "targets", "seed", *SETTINGS, "status", "message", "step"]
-    columns += ["validation_accuracy"]
-    columns += ["target_accuracy", "last_target_accuracy", *MEASURES, "worst_domain", "worst_accuracy", "seconds"]
-    names = sorted({name for outcome in outcomes for name in outcome.trial.hyperparameters})
-    ordered = sorted(outcomes, key=lambda one: (label(one.trial), one.trial.targets, one.trial.seed, one.trial.id))
-    return pd.DataFrame([_flat(outcome) for outcome in ordered], columns=columns + [f"hyper.{name}" for name in names])
-
-
-def curves(outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    """Return one row per evaluation, domain and part of it (main or holdout), with the accuracy and the loss."""
-    import pandas as pd
-
-    rows = [
-        {
-            "id": one.trial.id,
-            "data": one.trial.data,
-            "algorithm": label(one.trial),
-            "targets": target(one.trial),
-            "seed": one.trial.seed,
-            "draw": one.trial.draw,
-            "step": record["step"],
-            "domain": name,
-            "is_target": name in one.trial.targets,
-            "part": part,
-            "accuracy": numbers.get("accuracy"),
-            "loss": numbers.get("loss"),
-        }
-        for one in outcomes
-        for record in one.records()
-        for name, parts in record["domains"].items()
-        for part, numbers in parts.items()
-    ]
-    columns = ["id", "data", "algorithm", "targets", "seed", "draw", "step", "domain", "is_target", "part"]
-    return pd.DataFrame(rows, columns=[*columns, "accuracy", "loss"])
-
-
-SETTINGS = ("draw", "network", "weights", "steps", "batch", "input_size", "average")
-MEASURES = ("balanced_accuracy", "macro_f1", "calibration_error", "worst_group", "percentile_10", "judged")
-
-
-def _worst(unseen: Mapping[str, float]) -> dict[str, object]:
-    """Return the domain that does worst of those that a trial held out."""
-    name = min(unseen, key=lambda domain: unseen[domain], default=None)
-    return {"worst_domain": name, "worst_accuracy": None if name is None else unseen[name]}
-
-
-def _flat(outcome: Outcome) -> dict[str, object]:
-    trial, result = outcome.trial, outcome.result
-    selected, last = outcome.selected, outcome.last
-    return {
-        "id": trial.id,
-        "data": trial.data,
-        "algorithm": label(trial),
-        "targets": target(trial),
-        "seed": trial.seed,
-        **{name: getattr(trial, name) for name in SETTINGS},
-        "average": outcome.average or "none",
-        "status": result["status"],
-        "message": result.get("message", ""),
-        "step": selected.get("step"),
-        "validation_accuracy": selected.get("validation"),
-        "target_accuracy": selected.get("target"),
-        "last_target_accuracy": last.get("target"),
-        **{name: selected.get("measures", {}).get(name) for name in MEASURES},
-        **_worst(selected.get("targets") or {}),
-        "seconds": result.get("seconds"),
-        **{f"hyper.{name}": value for name, value in trial.used.items()},
-    }
 
 
 NEEDS = {

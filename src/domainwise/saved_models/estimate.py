@@ -180,7 +180,9 @@ def plain_confidence(probabilities: Numbers, temperature: float) -> Numbers:
 def of_trial(one: Outcome) -> Estimator:
     """Return the estimator of a trial's selected model, tried on the trial's own targets."""
     seen = outcomes.read(one)
-    held_out = [parts["holdout"] for name, parts in seen.items() if name not in one.trial.targets]
+    parts = {name: own["holdout"] for name, own in seen.items() if name not in one.trial.targets and "holdout" in own}
+    # of an official split val is of other domains than those that are trained on
+    held_out = [part for name, part in parts.items() if not ("id_val" in parts and name == "val")]
     if not held_out:
         raise InputError(f"{one.folder} holds no images out of domains that were trained on")
     estimator = Estimator.fitted(held_out)

@@ -233,17 +233,15 @@ def _network(settings: Settings) -> dict[str, str]:
 
 def _metric(settings: Settings) -> dict[str, str]:
     name = settings.metric
-    metric(name)  # or a sentence
+    own = metric(name)
     if name != "accuracy" and settings.selection not in BY_METRIC:
         raise InputError(
-            f'selection="{settings.selection}" goes by accuracy, and metric={name} has no effect on it: leave one of '
-            f"them out, or select by {' or '.join(BY_METRIC)}"
+            f'selection="{settings.selection}" goes by accuracy, so that metric={name} has no effect: leave one out'
         )
     if name in METRICS:
         return {"metric": name}
     path = Path(name.rpartition(":")[0]).absolute()
-    own = f"{path.name}:{name.rpartition(':')[2]}"
-    return {"metric": own, "metric_source": source_of(path), "metric_file": str(path)}
+    return {"metric": own.title, "metric_source": source_of(path), "metric_file": str(path)}
 
 
 def _weights(weights: str) -> dict[str, str]:

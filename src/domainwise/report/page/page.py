@@ -109,6 +109,7 @@ def _content(outcomes: Sequence[Outcome], power: Power, row: Recommendation | No
         "power": power,
         "asked": asked(outcomes),
         "table": table,
+        "calibrated": [*next(iter(grid.values()), {}), "Avg"],
         "accuracies": figures.accuracies(table),
         "sampled": _sampled(some, grid),
         "legend": figures.styles(drawn),
