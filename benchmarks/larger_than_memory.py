@@ -1,7 +1,7 @@
 """How fast images are fed that are five times larger than the memory, and how much memory that takes.
 
 Minibatches of decoded images that are read ahead, and of images that stay in their files, take turns with minibatches
-from memory and with the bare decoder, in one process that a control group holds to the memory it is given.
+from memory and with the bare decoder; a control group holds each to the memory that is given, files in memory included.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -37,8 +36,6 @@ from domainwise.data.sources.open import open_data
 SIDE, SEEN, DOMAINS, CLASSES, BATCH, PICTURES = 448, 224, 3, 4, 32, 256
 ROW = 3 * SEEN**2  # bytes
 IN_MEMORY = 200  # images of each domain that are fed from memory
-
-Rates = dict[str, dict[str, float]]
 
 
 def make(folder: Path, images: int) -> Path:
@@ -90,25 +87,6 @@ def own_memory() -> int:
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
 
-class Peak:
-    """Watches how much memory this process has at most while it works."""
-
-    def __enter__(self) -> Peak:
-        self.start = self.most = own_memory()
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self._watch)
-        self.thread.start()
-        return self
-
-    def _watch(self) -> None:
-        while not self.ended.wait(0.01):
-            self.most = max(self.most, own_memory())
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        self.thread.join()
-
-
 def parts(data: Domains) -> list[Part]:
     rows = [np.random.default_rng(i).permutation(len(domain)) for i, domain in enumerate(data)]
     return [Part(domain, chosen, "cpu") for domain, chosen in zip(data, rows, strict=True)]
@@ -157,69 +135,75 @@ def bare(folder: Path) -> Callable[[], int]:
     return lambda: sum(1 for _, _ in zip(range(DOMAINS * BATCH), found, strict=False))
 
 
-def rate(work: Callable[[], int], seconds: float) -> float:
-    """Images a second; what was read ahead during another's turn is used up first."""
-    for _ in range(3):
-        work()
-    start, done = time.perf_counter(), 0
-    while (now := time.perf_counter()) < start + seconds:
-        done += work()
-    return done / (now - start)
-
-
-def measure(folder: Path, cache: Path, seconds: float, turns: int) -> None:
-    """Print what was measured as JSON, from within the control group."""
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
-    decoded, files = (open_data(str(folder), size=SEEN, cache=cache, store=store) for store in ("decoded", "files"))  # type: ignore[arg-type]
-    assert source_of(decoded.items[0].images) is not None, "there is so much memory that nothing is read ahead"
-    small, rates, peaks = in_memory(decoded), {}, {}
+def measure(mode: str, folder: Path, cache: Path, seconds: float) -> dict[str, dict[str, float]]:
+    """Return images a second, those a second of a core, and the bytes that this takes at most, for each work."""
+    torch.set_num_threads(1)
+    data = None if mode == "decoder" else open_data(str(folder), size=SEEN, cache=cache, store=STORES[mode])  # type: ignore[arg-type]
+    data = in_memory(data) if mode == "memory" and data else data
+    if mode == "decoded" and data:
+        assert source_of(data.items[0].images), "there is so much memory that nothing is read ahead"
+    found = {}
     for what, begin in WORK.items():
-        for _ in range(turns):
-            for name, data in {"memory": small, "decoded": decoded, "files": files, "decoder": None}.items():
-                work = bare(folder) if data is None else begin(data)
-                with Peak() as peak:
-                    found = rate(work, seconds)
-                rates.setdefault(what, {}).setdefault(name, []).append(found)
-                peaks[name] = max(peaks.get(name, 0), peak.most)
-                del work
-    print(json.dumps({"rates": {w: {n: median(r) for n, r in by.items()} for w, by in rates.items()}, "peaks": peaks}))
+        work = bare(folder) if data is None else begin(data)
+        for _ in range(3):  # what was read ahead before the clock runs is used up
+            work()
+        start, worked, done, most = time.perf_counter(), time.process_time(), 0, 0
+        while (now := time.perf_counter()) < start + seconds:
+            done += work()
+            most = max(most, own_memory())
+        cores = time.process_time() - worked
+        found[what] = {"rate": done / (now - start), "of a core": done / cores, "memory": most}
+    return found
+
+
+STORES = {"memory": "decoded", "decoded": "decoded", "files": "files", "decoder": "files"}
+
+
+def shown(found: dict[str, list[dict[str, dict[str, float]]]]) -> None:
+    """Print the medians of all turns, and how they compare with the lower of memory and decoder."""
+    print(f"{'':24}" + "".join(f"{mode:>10}" for mode in STORES))
+    for what in WORK:
+        for of in ("rate", "of a core"):
+            rates = {mode: median(turn[what][of] for turn in turns) for mode, turns in found.items()}
+            least = min(rates["memory"], rates["decoder"])
+            name = what if of == "rate" else "  a second of a core"
+            print(f"{name:24}" + "".join(f"{rates[mode]:10.0f}" for mode in STORES))
+            print(f"{'    of the lower':24}" + "".join(f"{rates[mode] / least:10.2f}" for mode in STORES))
+        most = {mode: max(turn[what]["memory"] for turn in turns) / 1e6 for mode, turns in found.items()}
+        print(f"{'  own memory, MB':24}" + "".join(f"{most[mode]:10.0f}" for mode in STORES))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="with room for about 1.3 times what is decoded")
-    parser.add_argument("--memory", type=float, default=0.75, help="GB that the process may have, files in memory too")
+    parser.add_argument("--memory", type=float, default=0.75, help="GB that a process may have, files in memory too")
     parser.add_argument("--times", type=float, default=5.0, help="how many times as large the decoded images are")
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", choices=STORES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     photos, cache = given.folder / "photos", given.folder / "cache"
     if given.inside:
-        measure(photos, cache, given.seconds, given.turns)
+        print(json.dumps(measure(given.inside, photos, cache, given.seconds)))
         return
     memory = int(given.memory * 1e9)
     if not photos.exists():
         make(photos, int(given.times * memory / ROW))
     for store in ("decoded", "files"):
         open_data(str(photos), size=SEEN, cache=cache, store=store, say=print)  # type: ignore[arg-type]
-    forget(given.folder)
-    with group(memory) as home:
-        enter = None if home is None else lambda: (home / "cgroup.procs").write_text(str(os.getpid())) and None
-        command = [sys.executable, __file__, *sys.argv[1:], "--inside"]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, preexec_fn=enter)
-        used = 0
-        for file in ("memory.max_usage_in_bytes", "memory.peak"):
-            with suppress(OSError):
-                used = int((home / file).read_text()) if home else 0
-    found = json.loads(done.stdout.splitlines()[-1])
-    print(f"{'images a second':24}" + "".join(f"{name:>10}" for name in ("memory", "decoder", "decoded", "files")))
-    for what, by in found["rates"].items():
-        least = min(by["memory"], by["decoder"])
-        print(f"{what:24}" + "".join(f"{by[name]:10.0f}" for name in ("memory", "decoder", "decoded", "files")))
-        print(f"{'  of the lower':44}" + "".join(f"{by[name] / least:10.2f}" for name in ("decoded", "files")))
-    own = {name: f"{size / 1e6:.0f} MB" for name, size in found["peaks"].items()}
-    print(f"own memory at most {own}; with files in memory {used / 1e9:.2f} GB of {memory / 1e9:.2f}")
+    found: dict[str, list[dict[str, dict[str, float]]]] = {mode: [] for mode in STORES}
+    for mode in [*STORES] * given.turns:
+        forget(given.folder)
+        with group(memory) as home:
+            enter = (
+                None
+                if home is None
+                else lambda home=home: (home / "cgroup.procs").write_text(str(os.getpid())) and None
+            )
+            command = [sys.executable, __file__, *sys.argv[1:], "--inside", mode]
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, preexec_fn=enter)
+        found[mode].append(json.loads(done.stdout.splitlines()[-1]))
+    shown(found)
 
 
 if __name__ == "__main__":

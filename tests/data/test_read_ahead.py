@@ -14,6 +14,7 @@ import pytest
 import torch
 from made_images import noisy_folder
 
+import domainwise as dw
 from domainwise import machine
 from domainwise.algorithms import parse
 from domainwise.data.batches.feed import Feed, Inputs, Part, batches
@@ -111,6 +112,29 @@ def test_a_run_on_images_from_the_disk_is_that_on_images_in_memory(on_disk: Doma
     disk, memory = list(run(trial, on_disk, say=said.append)), list(run(trial, in_memory(on_disk)))
     assert [record["domains"] for record in disk] == [record["domains"] for record in memory]
     assert "read from the disk ahead of their use" in said[0]
+
+
+def test_tokens_and_signals_from_the_disk_are_those_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_ahead, "SHARE", 0)
+    random, labels = np.random.default_rng(0), [0, 1] * 20
+    tokens = {"input_ids": random.integers(0, 99, (40, 7)), "attention_mask": random.integers(0, 2, (40, 7))}
+    for what in (tokens, random.normal(size=(40, 3, 11)).astype(np.float32)):
+        memory = dw.domains({"a": (what, labels), "b": (what, labels)}, name="made")
+        memory.save(tmp_path / str(type(what)))
+        disk = Domains.open(tmp_path / str(type(what)))
+        rows = np.arange(40)[::-1].copy()
+        drawn = []
+        for data in (memory, disk):
+            feed = Feed([Part(domain, rows, "cpu") for domain in data], Inputs("none", 0), batch=6, seed=1)
+            drawn.append([feed.draw() for _ in range(4)])
+        assert feed.many
+        for one, other in zip(*drawn, strict=True):
+            for (x, y), (expected, targets) in zip(one, other, strict=True):
+                assert torch.equal(y, targets)
+                for name in x if isinstance(x, dict) else [...]:
+                    assert torch.equal(x[name], expected[name])
 
 
 def test_what_was_opened_is_read_although_its_folder_is_gone(on_disk: Domains) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from domainwise.data.batches.augment import Augmentation, Pixels, augmentation
 from domainwise.data.batches.own_transform import OwnTransform
 from domainwise.data.batches.rows import Chosen, Rows
+from domainwise.data.decoded.image import in_threads
 from domainwise.data.decoded.read_ahead import BATCHES, Source, ahead
 from domainwise.data.domains import Domain, Labels
 from domainwise.data.splits import Indices
@@ -147,12 +148,13 @@ class Inputs:
 
 
 def _originals(parts: Sequence[Part], chosen: Sequence[Chosen]) -> list[Tensor]:
-    return [
-        torch.from_numpy(part.domain.originals[int(part.rows[row])])
+    places = [
+        (part.domain.originals, int(part.rows[row]))
         for part, rows in zip(parts, chosen, strict=True)
         if part.domain.originals is not None
         for row in rows.host
     ]
+    return [torch.from_numpy(image) for image in in_threads(lambda place: place[0][place[1]], places)]
 
 
 class Drawn(NamedTuple):

@@ -42,7 +42,7 @@ class Rows:
     def __getitem__(self, chosen: Chosen) -> Samples:
         """Return the rows at these positions, on the device."""
         if self.disk is not None:
-            images = torch.from_numpy((chosen.fetch or self._fetch(self.disk, chosen)).result())
+            images = torch.from_numpy(as_bytes((chosen.fetch or self._fetch(self.disk, chosen)).result()))
         else:
             images = self.array[self.rows[chosen.device if self.array.is_cuda else chosen.host]]
         if not images.is_cuda and self.device != "cpu":
@@ -89,7 +89,7 @@ def _sent(array: Values, device: str) -> Tensor:
     first = torch.from_numpy(as_bytes(array[[0]]))
     copy = torch.empty((len(array), *first.shape[1:]), dtype=first.dtype, device=device)
     for place, rows in zip(torch.split(copy, SENT), in_order(array, SENT), strict=True):
-        place.copy_(torch.from_numpy(rows))
+        place.copy_(torch.from_numpy(as_bytes(rows)))
     return copy
 
 

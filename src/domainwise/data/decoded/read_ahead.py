@@ -33,7 +33,8 @@ class Source(Protocol):
     dtype: np.dtype[Any]
     threads: int
 
-    def read(self, row: int, into: Array) -> None: ...
+    def read(self, row: int, into: Array) -> None:
+        """Read one row into an array of one."""
 
 
 class RowsOfFile:
@@ -73,7 +74,7 @@ class Fetch:
 
     def _read(self, places: Sequence[tuple[int, int]]) -> None:
         for place, row in places:
-            self.source.read(row, self.rows[place])
+            self.source.read(row, self.rows[place : place + 1])
 
     def result(self) -> Array:
         """Wait for the rows, and return them in the order that they were asked for."""
