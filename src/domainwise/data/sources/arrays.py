@@ -14,6 +14,7 @@ import numpy.typing as npt
 from domainwise.data.checks import require_domains
 from domainwise.data.domains import FREE, PARTS, Domain, Domains, Values
 from domainwise.data.sources.classes import class_notes, refuse_spellings
+from domainwise.data.sources.datasets import is_dataset, read_dataset
 from domainwise.data.sources.labels import labels_of, text_of, type_of
 from domainwise.data.sources.texts import WORDS, texts_in, tokenised
 from domainwise.data.sources.values import array_of, values_of
@@ -29,7 +30,7 @@ def domains(
     splits: Mapping[str, Any] | None = None,
     form: Literal["images", "signals"] | None = None,
 ) -> Domains:
-    """Make domains from arrays in memory: ``{"name": (images, labels), ...}``.
+    """Make domains from arrays in memory, ``{"name": (images, labels), ...}``, or from torch ``Dataset`` objects.
 
     Images are uint8 of shape (N, H, W) or (N, H, W, C), or floats from 0 to 1 of shape (N, H, W, C). Any numbers of
     shape (N, d) are a table, such as measurements or the features of a network. Other numbers than uint8 of shape
@@ -100,6 +101,8 @@ def _samples(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
 
 
 def _pair(name: object, given: object) -> Sequence[Any]:
+    if is_dataset(given):
+        return read_dataset(str(name), given)
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
         raise InputError(f'domain "{name}" is given as (images, labels), got {type_of(given)}')
     return given
