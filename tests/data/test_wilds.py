@@ -54,9 +54,9 @@ def test_what_a_release_says_comes_through_decoding_and_the_cache(tmp_path: Path
         assert Counter(data.subgroups[i] for i in told[:, 0]) == {"slide:20": 8, "slide:21": 8, "slide:22": 8}
 
 
-def test_iwildcam_has_a_domain_for_each_location_and_counts_classes_without_pictures(tmp_path: Path) -> None:
+def test_iwildcam_has_a_domain_for_each_location_whatever_its_classes(tmp_path: Path) -> None:
     found = listing("iwildcam", iwildcam(tmp_path))
-    assert [name for name, _ in found.domains] == [f"location{i}" for i in (0, 1, 10, 2, 3, 4, 5)]
+    assert [name for name, _ in found.domains] == [f"location{i}" for i in (0, 1, 10, *range(2, 10))]
     assert found.classes == ("0", "1", "2", "3")
     assert found.notes() == []
     parts = {

@@ -53,11 +53,11 @@ def patch(row: Mapping[str, Any]) -> str:
 
 
 def iwildcam(root: Path, side: int = 20) -> Path:
-    """Locations of the sources, of val and of test; class 2 of 4 has no picture."""
+    """Locations of the sources, of val and of test; class 2 of 4 is in val alone."""
     folder, rows = root / "iwildcam_v2.0", []
-    where = {0: "train", 1: "train", 10: "train", 2: "val", 3: "val", 4: "test", 5: "test"}
+    where = {0: "train", 1: "train", 10: "train", 2: "val", 3: "val", **dict.fromkeys(range(4, 10), "test")}
     for location, split in where.items():
-        for i, y in enumerate((0, 1, 3, 0, 1, 3)):
+        for i, y in enumerate((0, 1, 2 if split == "val" else 3, 0, 1, 3)):
             part = {4: "id_val", 5: "id_test"}.get(i, split) if split == "train" else split
             about = {"split": part, "y": y, "location_remapped": location, "sequence_remapped": len(rows)}
             time = "2013-06-05 05:44:19.000"
@@ -80,4 +80,40 @@ def fmow(root: Path, side: int = 16) -> Path:
     names = (folder / "images" / f"rgb_img_{i}.png" for i in range(len(rows)))
     used = ((name, row["category"] == "zoo") for name, row in zip(names, rows, strict=True) if row["split"] != "seq")
     _pictures(used, side)
+    return root
+
+
+def amazon(root: Path) -> Path:
+    """Reviewers of every split, the first of whom has an empty review; some rows are in no split."""
+    folder, reviews, splits = root / "amazon_v2.1", [], []
+    for user, parts in {
+        "A1": (0, 0, 2, 4, -1),
+        "A2": (0, 0, 0, 0),
+        "V1": (1, 1, 1),
+        "T1": (3, 3, 3),
+        "T2": (3, 3),
+    }.items():
+        for i, part in enumerate(parts):
+            text = "" if (user, i) == ("A1", 1) else f'{user} says "so so",\nand {"good" if i % 2 else "bad"}'
+            about = {"asin": "B0", "reviewTime": "01 1, 2018", "unixReviewTime": 1514764800}
+            stars = {"verified": True, "category": "Books", "reviewYear": 2018, "overall": 1 + (i + len(user)) % 5}
+            reviews.append({"reviewerID": user, **about, "reviewText": text, "summary": "s", **stars})
+            splits.append({"split": part})
+    write_csv(folder / "reviews.csv", reviews, quoting=csv.QUOTE_NONNUMERIC)
+    write_csv(folder / "splits" / "user.csv", splits)
+    return root
+
+
+IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
+
+
+def civilcomments(root: Path) -> Path:
+    """Comments that mention no identity, one, or two, toxic or not, in every split."""
+    folder, rows = root / "civilcomments_v1.0", []
+    mentions: tuple[dict[str, float], ...] = ({}, {"male": 0.7}, {"black": 0.5, "white": 0.9}, {"LGBTQ": 0.49})
+    for split, said, toxicity, i in product(("train", "val", "test"), mentions, (0.0, 0.5), range(2)):
+        who = {name: said.get(name, "" if name == "muslim" else 0.0) for name in IDENTITIES}
+        text = f"{'awful' if toxicity else 'fine'}, said {' and '.join(said) or 'somebody'} {i} of {split}"
+        rows.append({"id": len(rows), "comment_text": text, "split": split, "toxicity": toxicity, **who})
+    write_csv(folder / "all_data_with_identities.csv", rows, index=True)
     return root

@@ -17,7 +17,8 @@ from domainwise.data.decoded.decode_all import Sizes
 from domainwise.data.domains import Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.data.sources.open import benchmark_named, find_source, foreseen, read_source
-from domainwise.errors import InputError, legible, typed
+from domainwise.data.sources.wilds_objects import is_wilds, place_of_wilds
+from domainwise.errors import InputError, legible, require, typed
 from domainwise.experiment.output_folder import is_ours
 from domainwise.experiment.settings import Settings, resolve
 from domainwise.experiment.trial import Trial
@@ -84,7 +85,7 @@ USUAL, WITH_MARGIN = 224, 256  # sides of images to evaluate on and to crop from
 
 @typed
 def open_data(
-    place: str | os.PathLike[str],
+    place: Any,
     size: int | None = None,
     *,
     cache: Path | str | None = None,
@@ -94,6 +95,8 @@ def open_data(
     progress: bool | None = None,
 ) -> Domains:
     """Open what ``--data`` takes: "digits", a folder of domain folders, "manifest.csv", or a benchmark as "pacs=DIR".
+
+    A dataset of the package wilds is read from its folder, where that is one of the sets that ``--data`` knows.
 
     Images are decoded once, into a cache (a folder may be named by ``cache``), and squeezed into squares.
 
@@ -106,6 +109,8 @@ def open_data(
         strict: refuse domains that lack a class, which otherwise is a warning.
         progress: show a bar or not; by default where somebody looks on.
     """
+    place = place_of_wilds(place) if is_wilds(place) else place
+    require("data", place, str | os.PathLike[str])
     source = find_source(os.fspath(place))
     if isinstance(source, Domains):
         if size is not None and source.shape[:2] != (size, size):

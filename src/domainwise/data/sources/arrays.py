@@ -18,6 +18,7 @@ from domainwise.data.sources.datasets import is_dataset, read_dataset
 from domainwise.data.sources.labels import labels_of, text_of, type_of
 from domainwise.data.sources.texts import WORDS, texts_in, tokenised
 from domainwise.data.sources.values import array_of, values_of
+from domainwise.data.sources.wilds_objects import arrays_of, is_wilds
 from domainwise.errors import InputError, closest, warn
 
 
@@ -36,7 +37,8 @@ def domains(
     shape (N, d) are a table, such as measurements or the features of a network. Other numbers than uint8 of shape
     (N, C, T) are signals, such as C sensors over T steps. Every column of a table and every channel of a signal is
     scaled to mean 0 and deviation 1 over the samples that are trained on. A list of texts becomes the ids of their
-    words, and a dict of arrays, such as ids and masks of one's own, reaches the network as a dict of tensors.
+    words, and a dict of arrays, such as ids and masks of one's own, reaches the network as a dict of tensors. A dataset
+    of the package wilds is read item by item, with its splits; the first field of its metadata says the domain.
 
     Args:
         classes: the names of the classes. Labels are whole numbers from 0, or names. Without this argument every number
@@ -48,6 +50,10 @@ def domains(
         form: what arrays of three dimensions are, "images" (N, H, W) in grey or "signals" (N, C, T), where that is not
             as above. Signals with more channels than steps are asked about.
     """
+    if is_wilds(arrays):
+        of = arrays_of(arrays)
+        arrays, splits, classes = of["arrays"], of["splits"], of["classes"]
+        name = of["name"] if name == "arrays" else name
     made = one_or_more(arrays, name=name, classes=classes, groups=groups, splits=splits, form=form)
     require_domains(made.name, made.names)
     if classes is None:  # or else it was said which there are

@@ -33,10 +33,10 @@ class Release:
 def find_release(name: str, folder: Path) -> Listing:
     """Return the images of a WILDS set, given its folder or the one around it."""
     release = RELEASES[name]
-    place = _place(release, folder)
+    place = place_of(release.name, release.version, release.table, folder)
     rows = release.read(place, release.table)
     classes = tuple(release.classes(rows["class"]))
-    order = {domain: i for i, domain in enumerate(_ordered(rows))}
+    order = {domain: i for i, domain in enumerate(ordered(rows))}
     rows = rows.assign(order=rows["domain"].map(order)).sort_values(["order", "class", "path"], kind="stable")
     files = [_file(place, *row) for row in rows[["path", "domain", "class", "split", "subgroups"]].itertuples(False)]
     _require_there(files, place, release)
@@ -50,7 +50,7 @@ def _file(place: Path, path: str, domain: str, class_name: str, split: str, subg
     return File(domain, class_name, full, path, fixed=SPLITS[split], mark=mark, subgroups=subgroups)
 
 
-def _ordered(rows: pd.DataFrame) -> list[str]:
+def ordered(rows: pd.DataFrame) -> list[str]:
     """Return the domains: those to train on, then those to validate and to test on; numbers in their order."""
     parts = rows["split"].map({"val": 1, "test": 2}).fillna(0).groupby(rows["domain"]).max()
     return sorted(parts.index, key=lambda domain: (parts[domain], _number_last(domain)))
@@ -61,28 +61,29 @@ def _number_last(name: str) -> tuple[str, int]:
     return word, int(name[len(word) :] or 0)
 
 
-def _place(release: Release, folder: Path) -> Path:
+def place_of(name: str, version: str, table: str, folder: Path) -> Path:
+    """Return the folder of a release, which is the one given or one inside it; refuse another version."""
     require_folder(folder)
-    own = f"{release.name}_v{release.version}"
+    own = f"{name}_v{version}"
     with looking():
         for place in (folder, folder / own):
-            if (place / release.table).is_file():
-                _require_version(release, place)
+            if (place / table).is_file():
+                _require_version(name, version, place)
                 return place
-        others = sorted(path.name for path in folder.glob(f"{release.name}_v*"))
+        others = sorted(path.name for path in folder.glob(f"{name}_v*"))
     there = f", but {quoted(others[0])}, of another version" if others else ""
     raise InputError(
-        f"{release.name} is not in {folder}: there is no {release.table}, and no folder {own} with one{there}; give "
-        f"the folder that the release {release.version} was unpacked to"
+        f"{name} is not in {folder}: there is no {table}, and no folder {own} with one{there}; give the folder that "
+        f"the release {version} was unpacked to"
     )
 
 
-def _require_version(release: Release, place: Path) -> None:
+def _require_version(name: str, version: str, place: Path) -> None:
     names = sorted(path.stem for path in place.glob("RELEASE_v*.txt"))
-    if names and f"RELEASE_v{release.version}" not in names:
+    if names and f"RELEASE_v{version}" not in names:
         raise InputError(
-            f"{place} says that it is {release.name} {names[-1].removeprefix('RELEASE_')}: v{release.version} is read "
-            "here, whose columns and splits differ"
+            f"{place} says that it is {name} {names[-1].removeprefix('RELEASE_')}: v{version} is read here, whose "
+            "columns and splits differ"
         )
 
 
@@ -96,10 +97,13 @@ def _require_there(files: Sequence[File], place: Path, release: Release) -> None
         )
 
 
-def read_table(file: Path, columns: Mapping[str, type[str] | type[int] | type[float]], **options: Any) -> pd.DataFrame:
-    """Return the named columns of a CSV file, each of its type; a sentence where the file is not what it should be."""
+def read_table(file: Path, columns: Mapping[str, type], **options: Any) -> pd.DataFrame:
+    """Return the named columns of a CSV file, each of its type; a sentence where the file is not what it should be.
+
+    The type str is for texts that are not empty, object for any.
+    """
     try:
-        table = pd.read_csv(file, dtype=str, keep_default_na=False, **options)
+        table = pd.read_csv(file, dtype=str, keep_default_na=False, usecols=lambda name: name in columns, **options)
     except FileNotFoundError:
         raise InputError(f"{file} is not there: the download is not complete") from None
     except OSError as error:
@@ -109,25 +113,27 @@ def read_table(file: Path, columns: Mapping[str, type[str] | type[int] | type[fl
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise InputError(f"{file} cannot be read as a table: {str(error).strip()}") from None
     if missing := [name for name in columns if name not in table]:
-        raise InputError(f"{file} has no column {' and no '.join(missing)}; it has {', '.join(table)[:200]}")
+        raise InputError(f"{file} has no column {' and no '.join(missing)}: is it the table of the release?")
     if table.empty:
         raise InputError(f"{file} has no rows")
     return pd.DataFrame({name: _of_type(table[name], kind, file) for name, kind in columns.items()})
 
 
 def _of_type(column: pd.Series[Any], kind: type, file: Path) -> Any:
+    if kind is object:
+        return column
     if kind is str:
-        _require(file, column, column.str.strip() != "", "a text")
+        require(file, column, column.str.strip() != "", "a text")
         return column
     numbers = pd.to_numeric(column, errors="coerce")
     fine = np.isfinite(numbers)
     if kind is int:
         fine &= numbers.mod(1) == 0
-    _require(file, column, fine, "a whole number" if kind is int else "a number")
+    require(file, column, fine, "a whole number" if kind is int else "a number")
     return numbers.astype(kind)
 
 
-def _require(file: Path, column: pd.Series[Any], fine: Any, what: str) -> None:
+def require(file: Path, column: pd.Series[Any], fine: Any, what: str) -> None:
     """Refuse the rows of a column that are not what they should be; the first of the table is on line 2."""
     bad = column[~np.asarray(fine, bool)]
     if len(bad):
@@ -142,8 +148,8 @@ def _camelyon17(place: Path, table: str) -> pd.DataFrame:
     columns = dict.fromkeys(("node", "x_coord", "y_coord", "tumor", "slide", "center", "split"), int)
     rows = read_table(place / table, {"patient": str, **columns})
     sources = ~rows["center"].isin([1, 2])
-    _require(place / table, rows["split"], ~sources | rows["split"].isin([0, 1]), "a split (0 train, 1 id_val)")
-    _require(place / table, rows["tumor"], rows["tumor"].isin([0, 1]), "0 or 1")
+    require(place / table, rows["split"], ~sources | rows["split"].isin([0, 1]), "a split (0 train, 1 id_val)")
+    require(place / table, rows["tumor"], rows["tumor"].isin([0, 1]), "0 or 1")
     text = rows.astype(str)
     node = "patient_" + text["patient"] + "_node_" + text["node"]
     return pd.DataFrame(
@@ -160,8 +166,8 @@ def _camelyon17(place: Path, table: str) -> pd.DataFrame:
 def _iwildcam(place: Path, table: str) -> pd.DataFrame:
     """Camera traps, each a domain."""
     rows = read_table(place / table, {"split": str, "filename": str, "y": int, "location_remapped": int})
-    _require(place / table, rows["split"], rows["split"].isin([*SPLITS]), f"a split ({', '.join(SPLITS)})")
-    _require(place / table, rows["y"], rows["y"] >= 0, "a class from 0 up")
+    require(place / table, rows["split"], rows["split"].isin([*SPLITS]), f"a split ({', '.join(SPLITS)})")
+    require(place / table, rows["y"], rows["y"] >= 0, "a class from 0 up")
     location = rows["location_remapped"].astype(str)
     return pd.DataFrame(
         {
@@ -181,9 +187,9 @@ def _numbers(names: pd.Series[Any]) -> list[str]:
 def _fmow(place: Path, table: str) -> pd.DataFrame:
     """Satellite images by region and year; validated on 2013 to 2015, tested on later years."""
     rows = read_table(place / table, {"category": str, "timestamp": str, "country_code": str, "split": str})
-    _require(place / table, rows["split"], rows["split"].isin(["train", "val", "test", "seq"]), "a split")
+    require(place / table, rows["split"], rows["split"].isin(["train", "val", "test", "seq"]), "a split")
     when = pd.to_datetime(rows["timestamp"], utc=True, errors="coerce", format="ISO8601")
-    _require(place / table, rows["timestamp"], when.notna(), "a time")
+    require(place / table, rows["timestamp"], when.notna(), "a time")
     known = read_table(place / "country_code_mapping.csv", {"alpha-3": str, "region": str})
     region = rows["country_code"].map(dict(zip(known["alpha-3"], known["region"], strict=True))).fillna("Other")
     year, part = when.dt.year.astype(int), rows["split"]
