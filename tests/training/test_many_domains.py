@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,30 @@ def test_tiny_domains_are_trained_on_and_told_of_and_do_not_validate() -> None:
     (record, *_) = records_of(tiny, DATA)
     assert record["domains"]["d000"].keys() == {"main"}
     assert record["domains"]["d000"]["main"]["count"] == 1
+
+
+@pytest.mark.parametrize("augmented", [False, True])
+def test_sources_evaluated_together_score_as_each_on_its_own(augmented: bool) -> None:
+    one = trial("erm", many(30), "d029", steps=2, evaluate_every=1)
+    one = replace(one, validation="augmented" if augmented else "plain", average="ma(start=0)")
+    evaluator = set_up(one, many(30), RunOptions(evaluate_all=True), print, directly).evaluator
+    together, outcomes = evaluator.evaluate(), evaluator.outcomes()
+    assert len(evaluator._passes()) == 4  # the main part and the hold-outs of the sources, and those of the target
+    evaluator.feed.some = 0
+    apart = evaluator.evaluate()
+    assert together.keys() == apart.keys()
+    for name, parts in apart.items():
+        assert parts.keys() == together[name].keys()
+        for part, scores in parts.items():
+            own = together[name][part]
+            assert own.pop("loss") == pytest.approx(scores.pop("loss"), rel=1e-5)
+            for bins in (own["calibration"], scores["calibration"]):
+                bins["confidence"] = np.round(bins["confidence"], 4).tolist()
+            assert own == scores
+    for name, parts in evaluator.outcomes().items():
+        for part, columns in parts.items():
+            for column, values in columns.items():
+                torch.testing.assert_close(values, outcomes[name][part][column], atol=1e-5, rtol=1e-4)
 
 
 def test_of_hundreds_of_targets_a_table_has_percentiles_and_csv_has_each(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from statistics import fmean
 from typing import Any
 
@@ -32,6 +32,7 @@ from domainwise.seeds import seed_hash
 REFRESH = 100  # minibatches of every domain for the batch-norm statistics of an average
 
 Numbers = npt.NDArray[np.float32]
+Unit = tuple[str, str, Sequence[Part]]  # a name, a part of it, and the parts of domains that count as one there
 Judge = Callable[[Sequence[Part], npt.NDArray[np.int64]], Judged]  # of what images are taken for
 
 
@@ -42,7 +43,8 @@ def evaluate(
 
     With ``counts`` also what :mod:`domainwise.experiment.metrics` derives everything else from.
     """
-    return Pending([part], _sums(algorithm, [part], inputs, generator, counts)).result()
+    (sums,) = _sums(algorithm, [[part]], inputs, generator, counts)
+    return Pending([part], sums).result()
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,11 @@ class Evaluator:
 
     def evaluate(self, model: str = "model") -> DomainScores:
         """Return the scores of the weights that are in the network now: the model's, or those of a named average."""
-        found = {name: self._domain(name, own, model) for name, own in self.parts.items()}
-        pending = self.evaluated = {name: own for name, own in found.items() if own}
+        found: dict[str, dict[str, Pending]] = {}
+        for units in self._passes():
+            for (name, part, _), one in zip(units, self._together(units, model), strict=True):
+                found.setdefault(name, {})[part] = one
+        pending = self.evaluated = {name: found[name] for name in self.parts if name in found}
         return {
             name: {part: self._scores(name, part, one) for part, one in own.items()} for name, own in pending.items()
         }
@@ -160,24 +165,31 @@ class Evaluator:
             self.submit(lambda: refresh_batch_norm(net, (aside.draw() for _ in range(REFRESH))))  # type: ignore[misc]
             yield
 
-    def _domain(self, name: str, own: Mapping[str, Sequence[Part]], model: str) -> dict[str, Pending]:
-        if name in self.trial.targets:
-            return {part: self._part(some) for part, some in own.items()}
-        if "holdout" not in own and OFFICIAL not in self.trial.targets:
-            return {}
-        augmented = self.trial.validation == "augmented"
-        generators = {"holdout": self.generators[model], "main": self.generators[f"{model}, all"]}
-        return {
-            part: self._part(own[part], generators[part] if augmented else None, kept=part == "holdout")
-            for part in ("main", "holdout")
-            if part in own and (self.evaluate_all or part == "holdout")
-        }
+    def _passes(self) -> list[list[Unit]]:
+        """What is evaluated, each on its own; where an update takes some of many sources, these together."""
+        wanted: dict[tuple[str, str], list[Unit]] = {}
+        apart = not self.feed.some or self.algorithm.extra_channels > 0
+        for name, own in self.parts.items():
+            target = name in self.trial.targets
+            told = "holdout" in own or OFFICIAL in self.trial.targets
+            for part, some in own.items():
+                if target or (told and (self.evaluate_all or part == "holdout")):
+                    wanted.setdefault((name if target or apart else "", part), []).append((name, part, some))
+        return [*wanted.values()]
 
-    def _part(self, parts: Sequence[Part], generator: torch.Generator | None = None, kept: bool = True) -> Pending:
-        logits: list[dict[str, Tensor]] = []
-        keep = (lambda found, y: logits.append(_largest(found, y))) if kept else _nowhere
-        sums = self.submit(lambda: _sums(self.algorithm, parts, self.feed.inputs, generator, counts=True, keep=keep))
-        return Pending(parts, sums, tuple(logits), self.metrics)
+    def _together(self, units: Sequence[Unit], model: str) -> list[Pending]:
+        """Evaluate in one pass what is of one kind: a part of a target, or one part of sources."""
+        name, part, _ = units[0]
+        target, generator = name in self.trial.targets, None
+        if not target and self.trial.validation == "augmented":
+            generator = self.generators[model if part == "holdout" else f"{model}, all"]
+        logits: list[list[dict[str, Tensor]]] = [[] for _ in units]
+        kept = target or part == "holdout"
+        keep = (lambda i, found, y: logits[i].append(_largest(found, y))) if kept else _nowhere
+        parts, inputs = [some for *_, some in units], self.feed.inputs
+        sums = self.submit(lambda: _sums(self.algorithm, parts, inputs, generator, counts=True, keep=keep))
+        each = zip(parts, sums, logits, strict=True)
+        return [Pending(some, own, tuple(told), self.metrics) for some, own, told in each]
 
     def state_dict(self) -> dict[str, Any]:
         return {name: generator.get_state() for name, generator in self.generators.items()}
@@ -188,28 +200,38 @@ class Evaluator:
             generator.set_state(state[name] if name in state else state["average" + ", all" * name.endswith(", all")])
 
 
-def _nowhere(logits: Tensor, y: Tensor) -> None:
+def _nowhere(unit: int, logits: Tensor, y: Tensor) -> None:
     """Keep nothing of a batch."""
 
 
 def _sums(
     algorithm: Algorithm,
-    parts: Sequence[Part],
+    units: Sequence[Sequence[Part]],
     inputs: Inputs,
     generator: torch.Generator | None,
     counts: bool,
-    keep: Callable[[Tensor, Tensor], None] = _nowhere,
-) -> dict[str, Tensor]:
-    sums: dict[str, Tensor] = {}
+    keep: Callable[[int, Tensor, Tensor], None] = _nowhere,
+) -> list[dict[str, Tensor]]:
+    """Return the sums over each unit, some parts that count as one; ``keep`` hears the logits of every piece of one."""
+    parts = [part for unit in units for part in unit]
+    found: list[dict[str, Tensor]] = [{} for _ in units]
+    ends, done, i = [*accumulate(sum(map(len, unit)) for unit in units)], 0, 0
     apart = chain.from_iterable(batches(part, inputs, generator) for part in parts)
     # An algorithm with a context takes a batch for one domain's.
     mixed = len(parts) > 1 and not algorithm.extra_channels
     for x, y in together(parts, inputs, generator) if mixed else apart:
-        logits = algorithm.predict(x).float()
-        keep(logits, y)
-        found = {**_totals(logits, y), **(_counts(logits, y) if counts else {})}
-        sums = {name: sums[name] + value if sums else value for name, value in found.items()}
-    return sums
+        logits, start, size = algorithm.predict(x).float(), 0, len(y)
+        while start < size:
+            stop = min(size, ends[i] - done)
+            piece, labels = logits[start:stop], y[start:stop]
+            keep(i, piece, labels)
+            sums = {**_totals(piece, labels), **(_counts(piece, labels) if counts else {})}
+            found[i] = {name: found[i][name] + value if found[i] else value for name, value in sums.items()}
+            start = stop
+            if done + stop == ends[i]:
+                i += 1
+        done += size
+    return found
 
 
 def _largest(logits: Tensor, y: Tensor) -> dict[str, Tensor]:
