@@ -186,6 +186,14 @@ def test_what_estimates_start_from_survives_and_a_damaged_file_is_told(model: dw
         dw.load(copy)
 
 
+def test_what_a_later_version_wrote_is_named(model: dw.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert model.card.estimator is not None
+    content = to_bytes(model.card.estimator)
+    monkeypatch.setattr("domainwise.saved_models.estimate.FORMAT", 0)
+    with pytest.raises(dw.InputError, match="was written by a later version of domainwise than this"):
+        from_bytes(content)
+
+
 def test_a_trial_of_a_comparison_has_an_estimate_and_a_model_taken_out_of_its_folder_says_what_is_missing(
     results: dw.Results, tmp_path: Path
 ) -> None:

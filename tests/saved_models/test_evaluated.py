@@ -158,6 +158,18 @@ def test_the_forms_have_the_same_numbers_and_a_page_shows_the_worst(
     assert (tmp_path / "x.csv").read_text() == found.table("csv")
 
 
+def test_pictures_of_a_benchmark_are_shown_only_where_they_are_asked_for(photos: Path, tmp_path: Path) -> None:
+    for name, there in {"art_painting": "art", "cartoon": "photo", "photo": "photo", "sketch": "art"}.items():
+        shutil.copytree(photos / there, tmp_path / ("new" if name == "sketch" else "old") / name)
+    model = dw.fit(dw.folders(tmp_path / "old", size=10), "erm", output=tmp_path / "model", **{**SHORT, "steps": 1})
+    found = model.evaluate(tmp_path / "new")
+    assert found.answers[0].mistakes(1)
+    page = found.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "data:image/jpeg" not in page
+    assert "only where they are asked for: --pictures" in page
+    assert "data:image/jpeg" in found.report(tmp_path / "page.html", pictures=True).read_text(encoding="utf-8")
+
+
 def test_images_that_the_model_was_made_from_are_counted_or_told_by_the_names_of_domains(
     photos: Path, model: Path, tmp_path: Path
 ) -> None:
@@ -175,5 +187,6 @@ def test_a_table_of_numbers_is_evaluated_too(tmp_path: Path) -> None:
     rows = {name: (random.randn(20, 3), random.randint(0, 2, 20)) for name in "ab"}
     model = dw.fit(dw.domains(rows), "erm", output=tmp_path, **SHORT)
     found = model.evaluate(rows)
+    assert "made from 40 of these 40 images" in found.notes[-1]
     assert [len(one) for one in found.answers] == [20, 20]
     assert "data:image" not in found.report(tmp_path / "page.html").read_text(encoding="utf-8")

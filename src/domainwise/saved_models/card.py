@@ -185,7 +185,7 @@ def read(home: Path) -> Card:
         integrity.verify(home / MADE_FROM, known)
         made_from = np.load(home / MADE_FROM, allow_pickle=False)
         return Card(_expectation(expected) if expected else None, made_from, _estimator(home, content["files"]))
-    except integrity.Damaged:
+    except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError) as error:
         raise integrity.Damaged(home / CARD, f"is damaged: it is no card of a model ({error})") from error

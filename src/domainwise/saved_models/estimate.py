@@ -273,7 +273,8 @@ def estimator_for(model: Model) -> Estimator:
 
 def to_bytes(one: Estimator) -> bytes:
     """Return an estimator as the content of a file."""
-    about: dict[str, Any] = {name: getattr(one, name) for name in NUMBERS} | {"tried": dict(one.tried)}
+    about: dict[str, Any] = {"format": FORMAT, "tried": dict(one.tried)}
+    about |= {name: getattr(one, name) for name in NUMBERS}
     arrays = {}
     if one.features:
         about |= {"domains": one.features.domains, "counts": one.features.counts}
@@ -287,6 +288,8 @@ def from_bytes(content: bytes) -> Estimator:
     """Return the estimator that a file holds; a ValueError where it makes no sense."""
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         about = json.loads(file["about"].tobytes())
+        if about["format"] != FORMAT:
+            raise InputError(LATER)
         arrays = {name: file[name].astype(np.float64) for name in ARRAYS if name in file}
     tried = {str(name): (float(a), float(b)) for name, (a, b) in about["tried"].items()}
     numbers = {name: about[name] for name in NUMBERS}
@@ -296,5 +299,7 @@ def from_bytes(content: bytes) -> Estimator:
     return Estimator(**numbers, tried=tried, features=features)
 
 
+FORMAT = 1
+LATER = "what estimates start from was written by a later version of domainwise than this: load the model with that one"
 NUMBERS = ("threshold", "accuracy", "confidence", "unsure")
 ARRAYS = ("means", "scatter")

@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from domainwise.data.decoded.image import Box
 from domainwise.data.domains import Domain, Domains, Labels, Values
+from domainwise.data.sources.listing import File
 from domainwise.data.sources.new_data import Found, check_labels, find_new
+from domainwise.data.sources.values import given_inputs
 from domainwise.errors import InputError, legible, some
 from domainwise.experiment.metrics import METRICS, counted
 from domainwise.experiment.records import Scores
@@ -83,6 +85,7 @@ class Evaluation:
     notes: tuple[str, ...] = ()
     expected: Expectation | None = field(default=None, repr=False)
     estimate: Estimate | None = field(default=None, repr=False)  # without labels
+    known_domains: frozenset[str] = frozenset()  # to the model
 
     @property
     def labelled(self) -> bool:
@@ -151,8 +154,9 @@ def evaluated(
     trial = model.config["trial"]
     about = legible(f"{trial['label'] or trial['algorithm']}, {trial['network']}, trained on {trial['data']}")
     return Evaluation(
-        about, name, model.classes, tuple(answers), tuple(unreadable), tuple(notes), model.card.expected, found
-    )
+        about, name, model.classes, tuple(answers), tuple(unreadable), tuple(notes), model.card.expected, found,
+        frozenset(model.config.get("domains", ())),
+    )  # fmt: skip
 
 
 @contextmanager
@@ -173,14 +177,16 @@ def _of_files(model: Model, found: Found, progress: bool | None) -> tuple[list[A
             tick(len(seen), len(files))
     unreadable = [one for _, one in seen if one.probabilities is None]
     position = {name: i for i, name in enumerate(model.classes)}
+    by_domain: dict[str, list[tuple[File, Prediction]]] = {}
+    for file, one in seen:
+        if one.probabilities is not None:
+            by_domain.setdefault(file.domain, []).append((file, one))
     answers = []
-    for domain in dict.fromkeys(file.domain for file in files):
-        own = [(file, one) for file, one in seen if file.domain == domain and one.probabilities is not None]
-        if own:
-            rows = np.stack([one.probabilities for _, one in own if one.probabilities is not None])
-            labels = np.array([position[file.class_name] for file, _ in own], np.int64) if found.labelled else None
-            names, known = [file.path for file, _ in own], sum(one.made_from for _, one in own)
-            answers.append(Answers(domain, names, rows, labels, known, boxes=[file.box for file, _ in own]))
+    for domain, own in by_domain.items():
+        rows = np.stack([one.probabilities for _, one in own if one.probabilities is not None])
+        labels = np.array([position[file.class_name] for file, _ in own], np.int64) if found.labelled else None
+        names, known = [file.path for file, _ in own], sum(one.made_from for _, one in own)
+        answers.append(Answers(domain, names, rows, labels, known, boxes=[file.box for file, _ in own]))
     if not answers:
         raise InputError(
             f"none of the {len(files):,} files of {found.name} can be read as an image, the first being "
@@ -204,7 +210,8 @@ def _of_arrays(model: Model, data: Domains | Mapping[str, Any]) -> Iterator[Answ
         if len(rows) != len(labels) or not len(rows):
             raise InputError(f'domain "{name}" has {len(rows)} images and {len(labels)} labels')
         array: Any = np.asarray(images) if model.form == "images" else np.zeros(0)
-        known = sum(map(model.card.knows, array)) if len(model.card.made_from) and array.dtype == np.uint8 else 0
+        told = len(model.card.made_from) and model.form in ("images", "rows", "signals")
+        known = sum(map(model.card.knows, given_inputs(images, model.layout))) if told else 0
         yield Answers(name, [f"image {i} of {name}" for i in range(len(rows))], rows, labels, known, array)
 
 

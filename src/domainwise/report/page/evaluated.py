@@ -127,7 +127,8 @@ def _pairs(one: Evaluation) -> Rows:
 def _gallery(one: Evaluation, pictures: bool | None) -> Gallery:
     names = {answers.domain for answers in one.answers}
     if pictures is None:
-        pictures = one.data == FREE or not (one.data in BENCHMARKS or recognised(names))
+        theirs = any(map(recognised, (names, names | one.known_domains)))  # one domain of a benchmark is of it too
+        pictures = one.data == FREE or not (one.data in BENCHMARKS or theirs)
     note = "" if pictures else "Pictures of a benchmark are put into a page only where they are asked for: --pictures."
     found: dict[str, list[Shown]] = {}
     for answers, at, said in mistakes(one):
