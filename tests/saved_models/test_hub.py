@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from huggingface_hub import constants
 from made_data import stripes
 from made_hub import Hub, local_hub
@@ -107,6 +108,19 @@ def test_commands_take_a_model_of_the_hub_and_share_one(hub: Hub, model: dw.Mode
     assert (code, Path("model.pt2").is_file()) == (0, True)
     code, _, said = domainwise("export", model.folder, "-o", "model.pt2", "--private")
     assert (code, "--private is for a model on the hub" in said) == (2, True)
+
+
+def test_weights_that_lie_in_no_folder_are_not_taken_for_those_that_do(hub: Hub, tmp_path: Path) -> None:
+    dw.fit(stripes(), "erm", output=tmp_path / "one", **QUICK)
+    average = dw.average_runs([tmp_path / "one"])
+    with pytest.raises(InputError, match="only a model that lies in a folder can be shared"):
+        average.push_to_hub("user/model")
+    loaded = dw.load(tmp_path / "one")
+    with torch.no_grad():
+        next(loaded.algorithm.net.parameters()).add_(1)
+    with pytest.raises(InputError, match="no longer holds the weights that this model has"):
+        loaded.push_to_hub("user/model")
+    assert not hub.files
 
 
 def test_without_a_hub_what_was_downloaded_is_used_and_said_to_be(

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from domainwise.errors import InputError, warn
 from domainwise.networks.forms import form_of
 from domainwise.networks.pretrained import hub_answers
@@ -15,14 +18,8 @@ from domainwise.saved_models.build import FEATURIZER, layout_of
 from domainwise.saved_models.card import CARD, ESTIMATE, MADE_FROM, README, shared_text
 
 PREFIX = "hf:"
-FILES = (
-    "config.json",
-    "model.safetensors",
-    FEATURIZER,
-    CARD,
-    MADE_FROM,
-    ESTIMATE,
-)  # and README.md; nothing else is fetched
+WEIGHTS = ("model.safetensors", FEATURIZER)
+FILES = ("config.json", *WEIGHTS, CARD, MADE_FROM, ESTIMATE)  # and README.md; nothing else is fetched
 REPOSITORY = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
 
 
@@ -42,13 +39,19 @@ def fetched(place: Path | str) -> Path:
     return Path(folder)
 
 
-def push(folder: Path, config: Mapping[str, Any], repository: str, *, private: bool) -> str:
-    """Put the files of a saved model and its card on the hub in one commit; return the address."""
+def push(
+    folder: Path, weights: Mapping[str, Tensor], config: Mapping[str, Any], repository: str, *, private: bool
+) -> str:
+    """Put the files of a saved model and its card on the hub in one commit; return the address.
+
+    ``weights`` are those that the model has now: where the files have others, a sentence says so.
+    """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants, get_token
 
     name, revision = _repository(repository.removeprefix(PREFIX))
     if revision:
         raise InputError(f"a model is put on the hub as its newest revision: leave out @{revision}")
+    _require_same(folder, weights)
     if not get_token():
         raise InputError("the hub does not know who you are: log in with hf auth login, or set HF_TOKEN")
     if constants.HF_HUB_OFFLINE or not hub_answers(f"{constants.ENDPOINT}/{name}"):
@@ -66,6 +69,18 @@ def push(folder: Path, config: Mapping[str, Any], repository: str, *, private: b
         message = f"{trial['label'] or trial['algorithm']}, trained on {trial['data']}"
         api.create_commit(name, [*added, *removed], commit_message=message)
     return address
+
+
+def _require_same(folder: Path, weights: Mapping[str, Tensor]) -> None:
+    from safetensors.torch import load_file
+
+    there = [load_file(folder / file) for file in WEIGHTS if (folder / file).is_file()]
+    saved = {name: tensor for part in there for name, tensor in part.items()}
+    same = saved.keys() == weights.keys()
+    if not same or not all(torch.equal(tensor, weights[name].cpu()) for name, tensor in saved.items()):
+        raise InputError(
+            f"{folder} no longer holds the weights that this model has: load it again, or save these first"
+        )
 
 
 def _repository(text: str) -> tuple[str, str | None]:
@@ -100,7 +115,8 @@ def _sentences(name: str, revision: str | None, what: str) -> Iterator[None]:
 
 
 def _front_matter(form: str) -> str:
-    """What the hub reads at the head of a card; it has no name for a task on signals."""
-    task = {"images": "image-classification", "rows": "tabular-classification"}.get(form)
+    """What the hub reads at the head of a card; it has a name for most tasks."""
+    tasks = {"images": "image-classification", "rows": "tabular-classification", "texts": "text-classification"}
+    task = tasks.get(form)
     tags = "tags:\n- domain-generalization\n- domainwise\n"
     return "---\nlibrary_name: domainwise\n" + f"pipeline_tag: {task}\n" * bool(task) + f"{tags}---\n\n"

@@ -149,5 +149,5 @@ class Model:
         ``domainwise.load("hf:user/model")`` loads it anywhere.
         """
         if self.folder is None:
-            raise InputError("only a model that was loaded from a folder can be shared: domainwise.load(folder)")
-        return push(self.folder, self.config, repository, private=private)
+            raise InputError("only a model that lies in a folder can be shared, as domainwise.load(folder) gives it")
+        return push(self.folder, self.algorithm.net.state_dict(), self.config, repository, private=private)

@@ -207,7 +207,8 @@ def average_runs(folders: Sequence[Path | str], data: Domains | None = None, *, 
             states, accuracies, lambda state: _validation(judge, state, data), inits=inits, names=names
         )
     first.algorithm.net.load_state_dict(averaged)
-    return replace(first, card=Card())  # what one of them promises, and its temperature, is not that of their average
+    # What one of them promises, its temperature and its folder are not those of their average.
+    return replace(first, card=Card(), folder=None)
 
 
 def _validation(model: Model, state: dict[str, Tensor], data: Domains) -> float:
