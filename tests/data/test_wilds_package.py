@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +18,7 @@ from PIL import Image
 import domainwise as dw
 from domainwise.data.domains import PARTS
 from domainwise.data.sources.listing import Listing
-from domainwise.data.sources.open import find_source
+from domainwise.data.sources.open import find_source, open_data
 from domainwise.networks.torchvision_compat import import_timm
 
 
@@ -96,3 +97,32 @@ def test_every_file_has_the_label_and_the_split_that_the_package_gives_it(
     if name == "fmow":
         position = told.category_to_idx  # of all 62
     assert {file.relative: (position[file.class_name], PARTS[file.fixed]) for file in ours.files} == theirs
+
+
+@pytest.mark.filterwarnings("ignore")  # what pandas says of the package
+def test_every_text_has_the_label_and_the_split_that_the_package_gives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTDATED_IGNORE", "1")
+    import_timm()
+    pytest.importorskip("wilds", reason="the package wilds is not installed")
+    from wilds.datasets.amazon_dataset import AmazonDataset
+    from wilds.datasets.civilcomments_dataset import CivilCommentsDataset
+
+    for name, cls in {"amazon": AmazonDataset, "civilcomments": CivilCommentsDataset}.items():
+        root = getattr(made_wilds, name)(tmp_path / name)
+        (folder,) = root.iterdir()
+        (folder / f"RELEASE_{folder.name.partition('_')[2]}.txt").touch()
+        told = cls(root_dir=str(root))
+        split = {number: part for part, number in told.split_dict.items()}
+        theirs = Counter((int(y), split[int(part)]) for y, part in zip(told.y_array, told.split_array, strict=True))
+        ours: Counter[tuple[int, str]] = Counter()
+        for domain in open_data(f"{name}={root}"):
+            assert domain.fixed is not None
+            ours.update((int(y), PARTS[part]) for y, part in zip(domain.labels, domain.fixed, strict=True))
+        if name == "amazon":
+            assert ours == theirs
+        else:  # a comment to train on may be in several domains
+            held = [key for key in theirs if key[1] != "train"]
+            assert {key: ours[key] for key in held} == {key: theirs[key] for key in held}
+            assert all(ours[y, "train"] >= theirs[y, "train"] for y in (0, 1))

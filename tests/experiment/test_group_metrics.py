@@ -12,7 +12,8 @@ import torch
 from sklearn.metrics import f1_score
 
 import domainwise as dw
-from domainwise.experiment.group_metrics import IDENTITIES, WILDS, group_accuracies, group_metrics, wilds_metrics
+from domainwise.data.sources.benchmarks import IDENTITIES
+from domainwise.experiment.group_metrics import WILDS, group_accuracies, group_metrics, wilds_metrics
 from domainwise.networks.torchvision_compat import import_timm
 
 

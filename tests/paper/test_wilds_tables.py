@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from made_trials import Killed, die, remains, run
-from made_wilds import camelyon17, iwildcam
+from made_wilds import camelyon17, civilcomments, iwildcam
 
 import domainwise as dw
 from domainwise.__main__ import main
@@ -78,6 +78,22 @@ def test_the_other_sets_are_shown_by_what_they_are_judged_by(reproduce: Any, tmp
     chosen = next(one for one in outcome.records() if one["step"] == outcome.selected["step"])
     test = chosen["domains"]["official"]["main"]
     assert cells == {"IWILDCAM macro f1": test["metrics"]["macro_f1"], "IWILDCAM accuracy": test["accuracy"]}
+
+
+def test_texts_are_trained_on_by_the_same_command(reproduce: Any, tmp_path: Path) -> None:
+    data = f"civilcomments={civilcomments(tmp_path / 'data')}"
+    code, out, err = reproduce("wilds", "--data", data, *SMALL, *SHORT, "--format", "json")
+    assert code == 0, err
+    (section,) = json.loads(out)["sections"]
+    for row in section["rows"]:
+        (outcome,) = (
+            one for one in dw.Results.open(tmp_path / "out").outcomes if one.trial.algorithm == row["algorithm"]
+        )
+        assert (outcome.trial.network, outcome.trial.domains_per_step) == ("words", 5)
+        chosen = next(one for one in outcome.records() if one["step"] == outcome.selected["step"])
+        worst = chosen["domains"]["official"]["main"]["metrics"]["worst_group"]
+        assert row["cells"][0]["column"] == "CIVILCOMMENTS worst group"
+        assert row["cells"][0]["selected"]["mean"] == worst
 
 
 def test_a_killed_trial_on_an_official_split_goes_on_exactly(tmp_path: Path) -> None:

@@ -191,13 +191,13 @@ def test_fish_moves_a_part_of_the_way_that_its_authors_walk() -> None:
 
 
 @pytest.mark.parametrize("preset", ["wilds", "fish"])
-@pytest.mark.parametrize("benchmark", ["", "camelyon17", "iwildcam", "fmow"])
+@pytest.mark.parametrize("benchmark", ["", "camelyon17", "iwildcam", "fmow", "amazon", "civilcomments"])
 def test_a_preset_of_wilds_goes_for_erm_and_walks_alike(preset: str, benchmark: str) -> None:
     settings = resolve(preset, benchmark=benchmark, given={"epochs": 2, "erm_updates": 3, "domains_per_step": 2})
     found = {one.algorithm: one for one in plan(split_data(), specs_of("erm,arith"), [("e",)], [0], settings)}
     assert found["arith"].erm_updates == 3
     assert (found["arith"].hyperparameters["outer"] == "interpolate") is (preset == "fish")
-    origin = {"fish": "preset fish" if benchmark in ("", "iwildcam", "fmow") else "benchmark camelyon17"}
+    origin = {"fish": "preset fish" if benchmark != "camelyon17" else "benchmark camelyon17"}
     assert found["arith"].origins["inner"] == origin.get(preset, "default")
     assert found["erm"].optimizer == found["arith"].optimizer
     assert of_algorithm(resolve("fish", benchmark="camelyon17"), "erm").erm_updates == 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from domainwise.data.sources.benchmarks import IDENTITIES
 from domainwise.errors import InputError
 from domainwise.experiment.metrics import MANY
 
@@ -21,7 +22,6 @@ class Judged:
     ignored: tuple[str, ...] = ()  # groups that never count as the worst
 
 
-IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
 WILDS = {
     "camelyon17": Judged("accuracy", ("slide",)),
     "iwildcam": Judged("macro_f1", ("location",)),

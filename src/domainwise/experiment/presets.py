@@ -58,6 +58,7 @@ _SMALL_IMAGES = {
     **UNTRAINED, "input_size": 28, "train_size": 28, "network": "mnist", "batch": 64, "validation": "plain",
 }  # fmt: skip
 _DIGITS = {**_SMALL_IMAGES, "input_size": 16, "train_size": 16, "network": "small"}
+_TEXTS = {"optimizer": "adamw", "schedule": "linear", "clip": 1.0, "lr": 1e-5, "weight_decay": 0.01}
 _CAMELYON17 = {"network": "densenet121", "weights": "none"}
 BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
     "quick": {
@@ -107,6 +108,8 @@ BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
             "domains_per_step": 8,
             "epochs": 60,
         },
+        "amazon": {**_TEXTS, "batch": 4, "domains_per_step": 2, "epochs": 3},
+        "civilcomments": {**_TEXTS, "batch": 16, "domains_per_step": 1, "epochs": 5},
     },
     "fish": {
         "camelyon17": {
@@ -121,6 +124,15 @@ BENCHMARKS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "iwildcam": {"network": "resnet50", "epochs": 18, "erm_updates": 24_000, "batch": 16, "domains_per_step": 10},
         "fmow": {"network": "densenet121", "epochs": 12, "erm_updates": 24_000, "batch": 64, "domains_per_step": 5},
+        "amazon": {"lr": 2e-6, "epochs": 3, "erm_updates": 31_000, "batch": 8, "domains_per_step": 5},
+        "civilcomments": {
+            "lr": 1e-5,
+            "epochs": 5,
+            "erm_updates": 20_000,
+            "batch": 16,
+            "domains_per_step": 5,
+            "scale": 0.05,
+        },
     },
 }
 

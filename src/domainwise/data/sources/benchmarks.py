@@ -12,6 +12,7 @@ from domainwise.data.sources.folders import Left, find_domains, look, looking, r
 from domainwise.data.sources.listing import Listing, listed, quoted
 from domainwise.errors import InputError
 
+IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")  # of CIVILCOMMENTS
 WRAPPERS = ("kfold", "images", "raw_images", "data")  # folders that downloads put around the domains
 
 
@@ -145,6 +146,8 @@ BENCHMARKS = {
         ),
         Benchmark("iwildcam", "iWildCam", {}, classes=182, published=(), size=448, wilds=True),
         Benchmark("fmow", "FMoW", {}, classes=62, published=(), wilds=True),
+        Benchmark("amazon", "AMAZON", {}, classes=5, published=(), wilds=True),
+        Benchmark("civilcomments", "CIVILCOMMENTS", {}, classes=2, published=(), wilds=True),
     )
 }
 

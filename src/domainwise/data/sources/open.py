@@ -190,9 +190,13 @@ def _benchmark(text: str) -> Listing | Domains:
     if name == "colored_mnist":
         return digits.colored_mnist(folder)
     if BENCHMARKS[name].wilds:
-        from domainwise.data.sources.wilds import find_release
+        from domainwise.data.sources.wilds import RELEASES, find_release
 
-        return find_release(name, folder)
+        if name in RELEASES:
+            return find_release(name, folder)
+        from domainwise.data.sources.wilds_texts import find_texts
+
+        return find_texts(name, folder)
     return find_benchmark(BENCHMARKS[name], folder)
 
 
