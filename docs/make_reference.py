@@ -32,10 +32,11 @@ PYTHON = {
     ),
     "own": ("Networks and errors", ("Network", "InputError")),
 }
+SKLEARN = {"domainwise.sklearn": ("DomainClassifier", "LeaveOneDomainOut")}
 AUTHORS = {
     "domainwise.algorithms": ("Algorithm", "Penalized", "Walk", "Terms", "algorithm", "hyper", "log10", "choice",
                               "create", "names", "parse"),
-    "domainwise.losses": ("cross_entropy", "mean_of", "coral", "mmd"),
+    "domainwise.losses": ("risk", "risks", "cross_entropy", "mean_of", "coral", "mmd"),
     "domainwise.testing": ("check_algorithm",),
 }  # fmt: skip
 
@@ -58,18 +59,22 @@ def put(path: Path, text: str) -> None:
 
 
 def python_pages() -> Iterator[tuple[str, str]]:
-    listed = "\n".join(f"python/{name}" for name in [*PYTHON, "authors"])
+    listed = "\n".join(f"python/{name}" for name in [*PYTHON, "sklearn", "authors"])
     yield (
         "python.md",
         f"# Python\n\n```python\nimport domainwise as dw\n```\n\n{toctree(listed)}\n{table_of_names()}",
     )
     for page, (heading, public) in PYTHON.items():
         yield f"python/{page}.md", f"# {heading}\n\n" + "".join(documented("domainwise", name) for name in public)
-    parts = "".join(
+    yield "python/sklearn.md", f"# In scikit-learn\n\n{of_modules(SKLEARN)}"
+    yield "python/authors.md", f"# For authors of algorithms\n\n{of_modules(AUTHORS)}"
+
+
+def of_modules(modules: dict[str, tuple[str, ...]]) -> str:
+    return "".join(
         f"## {module}\n\n" + "".join(documented(module, name) for name in public if is_in(module, name))
-        for module, public in AUTHORS.items()
+        for module, public in modules.items()
     )
-    yield "python/authors.md", f"# For authors of algorithms\n\n{parts}"
 
 
 def is_in(module: str, name: str) -> bool:

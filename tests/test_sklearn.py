@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import sklearn
+import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -29,9 +32,9 @@ NAMES = np.array(["cat", "dog", "horse"])
 @pytest.fixture(scope="module")
 def table() -> tuple[Any, Any]:
     """Three classes that the first two columns tell apart, and a third column that is about the domain."""
-    random = np.random.RandomState(0)
-    labels = random.randint(0, 3, ROWS)
-    x = random.randn(ROWS, 4) / 3
+    drawn = np.random.RandomState(0)
+    labels = drawn.randint(0, 3, ROWS)
+    x = drawn.randn(ROWS, 4) / 3
     x[:, 0] += labels == 1
     x[:, 1] += labels == 2
     x[:, 2] += DOMAINS == "meadow"
@@ -43,9 +46,9 @@ def small(**settings: Any) -> DomainClassifier:
 
 
 def images(channels: tuple[int, ...] = (3,)) -> tuple[Any, Any]:
-    random = np.random.RandomState(0)
-    labels = random.randint(0, 2, ROWS)
-    x = random.randint(0, 60, (ROWS, 8, 8, *channels))
+    drawn = np.random.RandomState(0)
+    labels = drawn.randint(0, 2, ROWS)
+    x = drawn.randint(0, 60, (ROWS, 8, 8, *channels))
     x[labels == 1, :4] += 120
     return x.astype(np.uint8), labels
 
@@ -150,6 +153,24 @@ def test_weights_can_be_averaged(table: tuple[Any, Any]) -> None:
     averaged = small(average="ma(start=5)").fit(x, y, sample_domain=DOMAINS)
     assert not np.array_equal(averaged.predict_proba(x), plain)
     assert np.array_equal(pickle.loads(pickle.dumps(averaged)).predict_proba(x), averaged.predict_proba(x))
+
+
+def test_fitting_draws_nothing_from_the_generators_of_others(table: tuple[Any, Any]) -> None:
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # type: ignore[index]
+    small().fit(*table, sample_domain=DOMAINS)
+    after = torch.get_rng_state(), np.random.get_state()[1], random.getstate()  # type: ignore[index]
+    assert torch.equal(before[0], after[0])
+    assert np.array_equal(before[1], after[1])
+    assert before[2] == after[2]
+
+
+def test_fits_in_threads_are_those_of_one_after_the_other(table: tuple[Any, Any]) -> None:
+    x, y = table
+    fits = [small(settings={"dropout": 0.3}, random_state=seed) for seed in range(4)]
+    alone = [clone(one).fit(x, y, sample_domain=DOMAINS).predict_proba(x) for one in fits]
+    with ThreadPoolExecutor(4) as threads:
+        beside = list(threads.map(lambda one: one.fit(x, y, sample_domain=DOMAINS).predict_proba(x), fits))
+    assert all(np.array_equal(one, other) for one, other in zip(alone, beside, strict=True))
 
 
 def test_nothing_is_printed_or_written(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -36,6 +37,9 @@ from domainwise.training.suited_settings import automatic
 
 Array = npt.NDArray[Any]
 SETTINGS = ("network", "steps", "batch", "lr", "holdout")  # that have an argument of their own
+
+
+_one_at_a_time = Lock()  # what dropout draws and how products are rounded is set for a whole process
 
 
 class _Fitted(NamedTuple):
@@ -146,7 +150,7 @@ class DomainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         keeper, which = Keeper(trial, "best"), next(iter(trial.averages), "model")
         tell = print if self.verbose else _silent
         try:
-            with on_device(device):
+            with _one_at_a_time, on_device(device):
                 for record in run(trial, data, RunOptions(device), keeper=keeper, say=tell):
                     accuracy = validation(record, ())
                     tell(f"update {record['step'] + 1} of {trial.steps}: validation accuracy {accuracy:.1%}")
@@ -171,7 +175,9 @@ class DomainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _model(self) -> Model:
         given, trial, config, weights = self._fitted
         specs_of(given)  # a class of this program is known by its source from then on
-        return Model(trained(trial, config, weights, choose_device(self.device), place="this classifier"), config)
+        with _one_at_a_time:
+            algorithm = trained(trial, config, weights, choose_device(self.device), place="this classifier")
+        return Model(algorithm, config)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "model_"}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm, Spec
@@ -175,7 +176,8 @@ def trained(
     ``place`` is where they come from, for the sentence that refuses weights of another network.
     """
     algorithm = algorithm_of(trial)
-    net = network_of(trial, algorithm, layout_of(config), len(config["classes"]), filled=False)
+    with torch.random.fork_rng(devices=[]):  # its first weights are not those that count
+        net = network_of(trial, algorithm, layout_of(config), len(config["classes"]), filled=False)
     algorithm.setup(net.to(device), seed=trial.seed)  # some algorithms predict in their own way
     try:
         algorithm.net.load_state_dict(weights)

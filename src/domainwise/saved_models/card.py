@@ -34,8 +34,8 @@ CARD, MADE_FROM, ESTIMATE, README = "card.json", "made_from.npy", "estimate.npz"
 FORMAT = 1
 PLACE = "THIS_FOLDER"  # stands in a card for where the model is
 SETTINGS = (
-    "freeze_batch_norm", "dropout", "augment", "batch", "balanced", "steps", "evaluate_every", "holdout", "selection",
-    "precision", "seed",
+    "freeze_batch_norm", "dropout", "augment", "batch", "balanced", "class_weights", "steps", "evaluate_every",
+    "holdout", "selection", "precision", "seed",
 )  # fmt: skip
 Hashes = npt.NDArray[np.uint64]
 
