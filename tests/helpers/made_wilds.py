@@ -104,6 +104,7 @@ def amazon(root: Path) -> Path:
     return root
 
 
+OTHERS = ("severe_toxicity", "obscene", "threat", "insult", "identity_attack", "sexual_explicit")
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
 
 
@@ -115,5 +116,6 @@ def civilcomments(root: Path) -> Path:
         who = {name: said.get(name, "" if name == "muslim" else 0.0) for name in IDENTITIES}
         text = f"{'awful' if toxicity else 'fine'}, said {' and '.join(said) or 'somebody'} {i} of {split}"
         rows.append({"id": len(rows), "comment_text": text, "split": split, "toxicity": toxicity, **who})
+        rows[-1] |= {"identity_any": float(bool(said)), **dict.fromkeys(OTHERS, 0.0)}
     write_csv(folder / "all_data_with_identities.csv", rows, index=True)
     return root
