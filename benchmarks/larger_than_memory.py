@@ -26,7 +26,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from domainwise.data.batches.feed import Feed, Inputs, Part, batches
+from domainwise.data.batches.feed import Feed, batches
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.batches.rows import Chosen
 from domainwise.data.decoded.image import image_bytes, in_threads, read_rgb, resized
 from domainwise.data.decoded.read_ahead import source_of

@@ -12,7 +12,8 @@ from made_trials import Killed, die, remains, run, trial
 
 import domainwise as dw
 from domainwise.algorithms import create, names
-from domainwise.data.batches.feed import Feed, Inputs, Part, batches
+from domainwise.data.batches.feed import Feed, batches
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.batches.rows import Rows
 from domainwise.data.domains import Domains
 from domainwise.data.inspect import survey

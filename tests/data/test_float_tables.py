@@ -12,7 +12,8 @@ import torch
 from made_trials import Killed, die, remains, run, trial
 
 import domainwise as dw
-from domainwise.data.batches.feed import Feed, Inputs, Part, column_scales
+from domainwise.data.batches.feed import Feed
+from domainwise.data.batches.inputs import Inputs, Part, column_scales
 from domainwise.data.domains import Domains
 from domainwise.data.inspect import survey, write_contact_sheet
 from domainwise.data.sources.arrays import domains

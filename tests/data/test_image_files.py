@@ -16,7 +16,8 @@ from PIL import Image
 import domainwise as dw
 from domainwise import InputError
 from domainwise.data.batches import rows
-from domainwise.data.batches.feed import Feed, Inputs, Part, batches
+from domainwise.data.batches.feed import Feed, batches
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.decoded import cache as caching, decode_all, read_ahead
 from domainwise.data.decoded.array_files import Damaged
 from domainwise.data.decoded.cache_entries import clear, entries

@@ -17,7 +17,8 @@ from made_images import noisy_folder
 import domainwise as dw
 from domainwise import machine
 from domainwise.algorithms import parse
-from domainwise.data.batches.feed import Feed, Inputs, Part, batches
+from domainwise.data.batches.feed import Feed, batches
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.decoded import read_ahead
 from domainwise.data.decoded.array_files import opened
 from domainwise.data.decoded.read_ahead import Fetch, ahead, in_order, source_of

@@ -17,7 +17,8 @@ from made_data import stripes
 from sklearn import calibration, metrics
 
 from domainwise.algorithms import create, parse
-from domainwise.data.batches.feed import EVALUATION_BATCH as BATCH, Inputs, Part
+from domainwise.data.batches.feed import EVALUATION_BATCH as BATCH
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.domains import Domain
 from domainwise.data.sources.arrays import domains
 from domainwise.experiment import metrics as counts

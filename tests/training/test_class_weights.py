@@ -16,7 +16,8 @@ from torch.nn import functional as F
 import domainwise as dw
 from domainwise.algorithms import Algorithm, Penalized, Terms, algorithm, create, names
 from domainwise.algorithms._checks import asks_for
-from domainwise.data.batches.feed import Feed, Inputs, Part
+from domainwise.data.batches.feed import Feed
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import build

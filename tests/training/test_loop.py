@@ -12,7 +12,8 @@ from made_data import stripes
 from domainwise import InputError
 from domainwise.acceleration.shared_device import directly
 from domainwise.algorithms import parse
-from domainwise.data.batches.feed import Feed, Inputs, Part
+from domainwise.data.batches.feed import Feed
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.domains import Domain
 from domainwise.data.splits import split
 from domainwise.experiment import records

@@ -19,7 +19,8 @@ from domainwise import domains
 from domainwise.acceleration.shared_device import directly
 from domainwise.algorithms import parse
 from domainwise.cli.commands.fit import _told
-from domainwise.data.batches.feed import Feed, Inputs, Part
+from domainwise.data.batches.feed import Feed
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.domains import Domains
 from domainwise.data.sources.classes import class_notes
 from domainwise.errors import InputError, Note

@@ -15,7 +15,8 @@ import torch
 from domainwise.acceleration.cuda_graph import Fast, prepare, updater
 from domainwise.acceleration.shared_device import arithmetic_units, on_device
 from domainwise.algorithms import Algorithm, Spec
-from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part
+from domainwise.data.batches.feed import EVALUATION_BATCH, Feed
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.domains import Domain
 from domainwise.networks.network import build
 

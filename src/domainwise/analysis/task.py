@@ -17,7 +17,8 @@ from torch.nn import functional as F
 
 from domainwise.acceleration.cuda_graph import Fast, prepare
 from domainwise.acceleration.shared_device import arithmetic_units
-from domainwise.data.batches.feed import EVALUATION_BATCH, Inputs, Part
+from domainwise.data.batches.feed import EVALUATION_BATCH
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.batches.rows import Chosen
 from domainwise.data.domains import MAIN, Domains
 from domainwise.data.splits import is_official, official_rows, split_domain

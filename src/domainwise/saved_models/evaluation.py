@@ -20,7 +20,8 @@ from domainwise.acceleration.shared_device import Submit, directly
 from domainwise.algorithms import Algorithm
 from domainwise.algorithms._bases import walk_health
 from domainwise.averaging import refresh_batch_norm, swapped_in
-from domainwise.data.batches.feed import Feed, Inputs, Part, batches, together
+from domainwise.data.batches.feed import Feed, batches, together
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.splits import OFFICIAL
 from domainwise.experiment.metrics import BINS, MANY, kept, measured, metric, whole
 from domainwise.experiment.outcomes import TOP, Seen

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from domainwise.algorithms import Algorithm
-from domainwise.data.batches.feed import Inputs
+from domainwise.data.batches.inputs import Inputs
 from domainwise.data.domains import Domains
 from domainwise.data.splits import is_official, sources_of
 from domainwise.errors import InputError

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from domainwise.algorithms import Given, specs_of
 from domainwise.averaging import average_models, greedy
-from domainwise.data.batches.feed import Inputs, Part
+from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.domains import Domains
 from domainwise.data.splits import split_domain
 from domainwise.errors import InputError, TrialError, typed, warn

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from domainwise.data.batches.feed import Part
+from domainwise.data.batches.inputs import Part
 from domainwise.data.domains import HOLDOUT, MAIN, PARTS, TEST, VAL, Domains
 from domainwise.data.splits import OFFICIAL, official_rows
 from domainwise.experiment.group_metrics import WILDS, group_accuracies, group_metrics, wilds_metrics

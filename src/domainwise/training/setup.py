@@ -19,7 +19,8 @@ from domainwise.acceleration.cuda_graph import Update, prepare, updater
 from domainwise.acceleration.shared_device import Submit, arithmetic_units
 from domainwise.algorithms import Algorithm
 from domainwise.averaging import Averages
-from domainwise.data.batches.feed import EVALUATION_BATCH, Feed, Inputs, Part, column_scales
+from domainwise.data.batches.feed import EVALUATION_BATCH, Feed
+from domainwise.data.batches.inputs import Inputs, Part, column_scales
 from domainwise.data.batches.own_transform import OwnTransform
 from domainwise.data.batches.rows import has_room
 from domainwise.data.decoded.read_ahead import source_of
