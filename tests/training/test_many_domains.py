@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,22 @@ def feed(sizes: list[int], **options: Any) -> Feed:
     return Feed(parts, Inputs("none", 0), 2, 0, **options)
 
 
-def test_every_domain_takes_part_equally_often_or_by_its_size() -> None:
-    for by, shares in (("uniform", [0.25] * 4), ("size", [0.1, 0.2, 0.3, 0.4])):
-        one, seen = feed([10, 20, 30, 40], some=1, by=by), Counter()
-        for _ in range(2000):
-            one.draw()
-            seen.update(one.domains)
-        assert [seen[i] / 2000 for i in range(4)] == pytest.approx(shares, abs=0.04)
+@pytest.mark.parametrize("some", [1, 2, 3])
+@pytest.mark.parametrize("sizes", [[10, 20, 30, 40], [1, 2, 3, 400]])
+def test_every_domain_takes_part_equally_often_or_by_its_size(sizes: list[int], some: int) -> None:
+    """By size is one after the other, each with the chances of those that are left."""
+    by_size = [0.0] * 4
+    for order in permutations(range(4), some):
+        chance, left = 1.0, sum(sizes)
+        for i in order:
+            chance, left = chance * sizes[i] / left, left - sizes[i]
+        for i in order:
+            by_size[i] += chance
+    for by, chances in (("uniform", [some / 4] * 4), ("size", by_size)):
+        one, seen = feed(sizes, some=some, by=by), Counter()
+        for _ in range(3000):
+            seen.update(one._taking_part())
+        assert [seen[i] / 3000 for i in range(4)] == pytest.approx(chances, abs=0.04)
 
 
 @pytest.mark.parametrize("by", ["uniform", "size"])

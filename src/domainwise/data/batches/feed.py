@@ -119,8 +119,14 @@ class Feed:
         """The numbers of the domains that the next minibatches are of, in their order."""
         if not self.some or self.pooled:
             return list(range(self.some or len(self.parts)))
-        chances = self.sizes.double() if self.by == "size" else torch.ones(len(self.parts))
-        drawn: list[int] = torch.multinomial(chances, self.some, generator=self.sampling[0]).tolist()
+        generator = self.sampling[0]
+        if self.by == "uniform":
+            return sorted(torch.randperm(len(self.parts), generator=generator)[: self.some].tolist())
+        rows = torch.randint(int(self.ends[-1]), (2 * self.some,), generator=generator)
+        drawn = [*dict.fromkeys(torch.searchsorted(self.ends, rows, right=True).tolist())][: self.some]
+        if len(drawn) < self.some:  # a few domains have nearly all images
+            others = self.sizes.double().index_fill_(0, torch.tensor(drawn), 0)
+            drawn += torch.multinomial(others, self.some - len(drawn), generator=generator).tolist()
         return sorted(drawn)
 
     def _choose(self, i: int) -> list[tuple[int, Tensor]]:
@@ -128,16 +134,20 @@ class Feed:
         generator = self.sampling[1 if self.some else i]
         if not self.pooled:
             return [(i, self._rows(self.parts[i], generator))]
-        ends = self.sizes.cumsum(0)
-        drawn = _draw_rows(int(ends[-1]), self.chances if self.balanced else None, self.batch, generator)
-        owners = torch.searchsorted(ends, drawn, right=True)
-        starts = ends - self.sizes
+        drawn = _draw_rows(int(self.ends[-1]), self.chances if self.balanced else None, self.batch, generator)
+        owners = torch.searchsorted(self.ends, drawn, right=True)
+        starts = self.ends - self.sizes
         return [(k, drawn[owners == k] - starts[k]) for k in sorted({*owners.tolist()})]
 
     @cached_property
     def sizes(self) -> Tensor:
         """The number of images of each part."""
         return torch.tensor([len(part) for part in self.parts])
+
+    @cached_property
+    def ends(self) -> Tensor:
+        """The number of images of each part and of all before it."""
+        return self.sizes.cumsum(0)
 
     @cached_property
     def chances(self) -> Tensor:
