@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from made_wilds import camelyon17, fmow, iwildcam, patch, write_csv
+from typer.testing import CliRunner
 
 import domainwise as dw
+from domainwise.cli import app
 from domainwise.data.domains import HOLDOUT, ID_TEST, MAIN, TEST, VAL, Domains
 from domainwise.data.sources.listing import Listing
 from domainwise.data.sources.open import find_source, open_data
@@ -39,6 +41,11 @@ def test_camelyon17_has_three_hospitals_to_train_on_and_one_each_to_validate_and
         assert (file.domain, file.class_name) == (f"hospital{row['center']}", ("normal", "tumor")[int(row["tumor"])])
         assert (file.fixed, file.subgroups) == (part, (f"slide:{row['slide']}",))
     assert listing("camelyon17", root / "camelyon17_v1.0").files == found.files
+
+
+def test_inspect_says_which_benchmark_it_is_and_nothing_of_counts_that_are_not_known(tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, ["inspect", f"camelyon17={camelyon17(tmp_path, side=8)}", "--no-picture"])
+    assert "benchmark: CAMELYON17\n" in told.output
 
 
 def test_what_a_release_says_comes_through_decoding_and_the_cache(tmp_path: Path) -> None:

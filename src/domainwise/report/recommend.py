@@ -9,6 +9,7 @@ from statistics import fmean
 
 import numpy as np
 
+from domainwise.data.splits import OFFICIAL
 from domainwise.errors import InputError, legible
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.trial import SEARCHED, Trial, Value
@@ -185,9 +186,9 @@ def _recommendation(
 ) -> Recommendation:
     own = [one for group in row.values() for one in group.values()]
     first = _first(row)
-    # another metric on the sources' hold-outs says nothing beside an accuracy
-    known = [value for one in own
-             if (value := one.selected["validation"]) is not None and one.trial.metric == "accuracy"]  # fmt: skip
+    # another metric says nothing beside an accuracy, and an official split validates on other sites, by its own score
+    known = [value for one in own if (value := one.selected["validation"]) is not None
+             and one.trial.metric == "accuracy" and OFFICIAL not in one.trial.targets]  # fmt: skip
     return Recommendation(
         label=taken,
         algorithm=first.trial.algorithm,

@@ -111,7 +111,8 @@ def _lines(survey: Survey) -> list[str]:
     lines += _bursts(survey)
     lines += [f"note: {oddity}" for oddity in survey.oddities]
     if survey.benchmark is not None and not survey.difference:
-        lines.append(f"benchmark: {survey.benchmark.title}, with as many images as published")
+        same = ", with as many images as published" if survey.benchmark.published else ""
+        lines.append(f"benchmark: {survey.benchmark.title}{same}")
     elif survey.difference and survey.difference not in survey.oddities:
         lines.append(f"benchmark: {survey.difference}")
     apart = (
