@@ -20,7 +20,7 @@ from domainwise.data.batches.feed import Feed, batches
 from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.decoded import cache as caching, decode_all, read_ahead
 from domainwise.data.decoded.array_files import Damaged
-from domainwise.data.decoded.cache_entries import clear, entries
+from domainwise.data.decoded.cache_entries import clear, damage, entries
 from domainwise.data.decoded.image_files import ImageFiles
 from domainwise.data.domains import Domains
 from domainwise.data.sources.open import open_data
@@ -196,9 +196,11 @@ def test_a_damaged_list_of_files_is_noticed_and_made_anew(root: Path, tmp_path: 
     (home / "files.json").write_text((home / "files.json").read_text().replace("cat", "dog", 1))
     with pytest.raises(Damaged, match=r"files\.json is not what was written"):
         Domains.open(home)
+    assert damage(home) == "files.json is not what was written"
     with pytest.warns(UserWarning, match=r"is damaged \(files\.json is not what was written\)"):
         again = opened(root, tmp_path / "cache")
     assert_same(again, opened(root, tmp_path / "other", "decoded"))
+    assert damage(home) is None
 
 
 @pytest.mark.parametrize("duplicates", ["together", "apart"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from domainwise.data.decoded.array_files import ABOUT, COLUMNS, VERIFIED, Damaged, open_arrays, read_about, verify
-from domainwise.data.decoded.image_files import TABLE
+from domainwise.data.decoded.image_files import TABLE, image_files
 from domainwise.errors import InputError, closest
 
 Say = Callable[[str], None]
@@ -60,7 +60,7 @@ def damage(entry: Path) -> str | None:
     OSError where the disk does not say: it may be whole. One of an earlier version is only looked at in a few places.
     """
     try:
-        open_arrays(entry)
+        image_files(entry, open_arrays(entry)[0])
         verify(entry)
     except (Damaged, KeyError, TypeError, ValueError) as error:
         return str(error)

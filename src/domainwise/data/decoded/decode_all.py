@@ -294,5 +294,6 @@ def _room(layout: Layout, paths: Sequence[str]) -> dict[str, _Room | _GrowingRoo
     except (MemoryError, ValueError):
         size = " x ".join(map(str, layout.images))
         raise InputError(
-            f"{len(paths)} images of {size} need {need / 2**30:,.0f} GiB of memory: choose a smaller size"
+            f"{len(paths)} images of {size} need {need / 2**30:,.0f} GiB of memory: choose a smaller size, make room "
+            "in the cache, or leave them in their files (--store files)"
         ) from None
