@@ -147,6 +147,13 @@ def test_a_copy_and_a_pickle_answer_alike(table: tuple[Any, Any]) -> None:
         assert np.array_equal(clone(classifier).fit(x, y, sample_domain=DOMAINS).predict_proba(x), first)
 
 
+def test_seeds_that_ensembles_draw_are_taken(table: tuple[Any, Any]) -> None:
+    x, y = table
+    found = [small(random_state=seed).fit(x, y).predict_proba(x) for seed in (2**32 - 1, 2**32 - 1, 2**31 - 1)]
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
+
+
 def test_weights_can_be_averaged(table: tuple[Any, Any]) -> None:
     x, y = table
     plain = small().fit(x, y, sample_domain=DOMAINS).predict_proba(x)
@@ -195,6 +202,8 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], object], str]] = {
     "no such setting": (lambda x, y: small(settings={"stepps": 3}).fit(x, y), "no setting is called that"),
     "twice": (lambda x, y: small(settings={"steps": 3}).fit(x, y), "steps is given twice"),
     "a text for settings": (lambda x, y: small(settings="lr=1").fit(x, y), "settings must be a dictionary or None"),
+    "no algorithm": (lambda x, y: small(algorithm=3).fit(x, y), "algorithm must be a text or .*, got 3"),
+    "no averager": (lambda x, y: small(average=3).fit(x, y), "average must be a text or a list"),
     "two algorithms": (lambda x, y: small(algorithm="erm,arith").fit(x, y), "fit trains one algorithm, got 2"),
     "a seed": (lambda x, y: small(random_state=-1).fit(x, y), "a seed is a whole number from 0 up to"),
     "too high a rate": (lambda x, y: small(lr=1e30).fit(x, y, sample_domain=DOMAINS), "arith has diverged"),

@@ -162,12 +162,14 @@ class DomainClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return _Fitted(self.algorithm, trial, {**keeper.about, **keeper.recalled[which]}, weights)
 
     def _planned(self, data: Domains) -> Trial:
-        require("settings", self.settings, Mapping | None)
+        for name, hint in (("algorithm", Given), ("settings", Mapping | None), ("average", str | Sequence[str])):
+            require(name, getattr(self, name), hint)
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
         if self.class_weight is not None:
             given["class_weights"] = _of_these(self.class_weight, data.classes)
         device, state = choose_device(self.device), self.random_state
         seed = state if is_whole(state) else check_random_state(state).randint(MOST)
+        seed = seed % MOST if seed > MOST else seed  # type: ignore[operator]  # ensembles draw larger ones
         settings = settings_for(data, device=device, given=together(given, self.settings or {}))
         settings = automatic(settings, data, device=device)
         return fitted(data, self.algorithm, seed=plain(seed), settings=settings, average=self.average)
