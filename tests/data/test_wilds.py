@@ -117,6 +117,21 @@ def test_a_value_that_a_release_cannot_have_is_counted_and_named(
         listing("camelyon17", root)
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "cannot be read as a table"),
+        (b"a,b\n1,2\n", "has no column patient and no node"),
+        (b"patient,node\n\xff\xfe,2\n", "is not UTF-8 from byte"),
+        (b'patient,node\n"unclosed,2\n', "cannot be read as a table"),
+    ],
+)
+def test_a_damaged_table_is_told_in_a_sentence(tmp_path: Path, content: bytes, says: str) -> None:
+    (camelyon17(tmp_path, side=2) / "camelyon17_v1.0" / "metadata.csv").write_bytes(content)
+    with pytest.raises(dw.InputError, match=says):
+        listing("camelyon17", tmp_path)
+
+
 def test_a_download_in_part_says_how_many_files_are_missing_and_which(tmp_path: Path) -> None:
     root = camelyon17(tmp_path, side=2)
     rows = rows_of(root / "camelyon17_v1.0" / "metadata.csv")

@@ -62,6 +62,9 @@ def test_table_5_is_measured_by_slide_beside_the_papers(reproduce: Any, tmp_path
     assert "steps 4 instead of 20 epochs" in " ".join(found["notes"])
     again = reproduce("table5", "--from", "out", "--format", "json")
     assert json.loads(again[1])["sections"] == found["sections"]
+    code, out, err = reproduce("table5", "--data", data, *SHORT, "--targets", "hospital2")
+    assert code == 2
+    assert "table5 goes by the official split of camelyon17: leave --targets out" in err
     code, out, err = reproduce("wilds", "--data", data, *SHORT)
     assert code == 2
     assert "wilds cannot be made of camelyon17: give --data iwildcam=DIR or fmow=DIR" in err

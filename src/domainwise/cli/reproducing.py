@@ -87,6 +87,8 @@ class Making:
             wilds = item.targets == OFFICIAL
             if (wilds or is_the_papers(text)) and name_of(text) not in item.data:
                 continue  # nothing stands in for the sets of WILDS
+            if wilds and wish.targets:
+                raise InputError(f"{item.name} goes by the official split of {name_of(text)}: leave --targets out")
             data, settings = self._opened(text, item)
             targets = wish.targets or (DIGITS_TARGETS if text == "digits" else item.targets)
             own = replace(wish, targets=targets)
