@@ -15,8 +15,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from domainwise.errors import InputError, require
 from domainwise.networks.forms import Layout, extent_of, form_of
-from domainwise.networks.own import made_by, sizes, tried, width_of
+from domainwise.networks.own import made_by, sizes, told, tried, width_of
 from domainwise.networks.samples import Samples, blank, each, one_of
+from domainwise.networks.text_encoders import PREFIX, check_name as check_encoder, encoder
 from domainwise.networks.words import Words
 from domainwise.user_files import OWN, function_of, name_of, source_of
 
@@ -172,14 +173,16 @@ def build(
     freeze_batch_norm: bool = True,
     extra_channels: int = 0,
     source: str = "",
+    architecture: Mapping[str, Any] | None = None,
 ) -> Network:
     """Build a network for images of shape (H, W, C), rows of a table (columns,), signals (channels, steps) or dicts.
 
     Args:
         name: "small", "mnist", for tables "mlp" and "linear", for signals "cnn1d", for texts "words", the timm name of
-            a backbone ("resnet50", "resnet50.a1_in1k"), the original ResNet-50 ("resnet50.v1"), or "my_net.py:build", a
-            function of yours that is called with (channels, classes), of dicts with the shapes of their fields in the
-            place of channels, and returns a featurizer or a whole :class:`Network`.
+            a backbone ("resnet50", "resnet50.a1_in1k"), the original ResNet-50 ("resnet50.v1"), a network for texts
+            ("transformers:distilbert-base-uncased", "transformers:FOLDER"), or "my_net.py:build", a function of yours
+            that is called with (channels, classes), of dicts with the shapes of their fields in the place of channels,
+            and returns a featurizer or a whole :class:`Network`.
         pretrained: take the backbone's weights from the hub.
         weights: take them from this file instead.
         dropout: of the features.
@@ -187,18 +190,22 @@ def build(
             since otherwise there are no statistics yet to keep.
         extra_channels: input channels beside those of the images.
         source: the hash that a file of yours must have to be run.
+        architecture: what a saved model says of a network of transformers, which is then neither sought nor loaded.
     """
     if not 0 <= dropout < 1:
         raise InputError(f"dropout must be 0 or more and below 1, got {dropout}")
     form = form_of(shape)
     if not fits(name, form):
-        raise InputError(f"{name} is for {FORMS.get(name, 'images')}, and this is {extent_of(shape)}: {fitting(form)}")
+        raise InputError(f"{name} is for {form_for(name)}, and this is {extent_of(shape)}: {fitting(form)}")
     sample = blank(shape, extra_channels)
     weights = None if weights is None else Path(weights)
     own = OWN.fullmatch(name)
     if own or name in UNTRAINED:
         net = _own(own, sample, classes, source) if own else UNTRAINED[name](told(sample), classes)
         _fill(net.featurizer, name, pretrained, weights)
+    elif name.startswith(PREFIX):
+        featurizer = encoder(name, pretrained=pretrained, weights=weights, architecture=architecture)
+        net = Network(featurizer, nn.Linear(width_of(featurizer, sample, name), classes))
     else:
         net = _backbone(name, sample, classes, pretrained, weights)
     net.dropout.p = dropout or net.dropout.p
@@ -213,7 +220,9 @@ def check_name(name: str, *, pretrained: bool = False) -> None:
         function_of(own)
     if pretrained and (own or name in UNTRAINED):
         raise _no_weights(name)
-    if not own and name not in UNTRAINED:
+    if name.startswith(PREFIX):
+        check_encoder(name, pretrained=pretrained)
+    elif not own and name not in UNTRAINED:
         from domainwise.networks.timm_backbones import check_name as check_backbone
 
         check_backbone(name, pretrained=pretrained)
@@ -226,7 +235,7 @@ def check_network(name: str, weights: str, side: int) -> None:
     afterwards. ``side`` is that of the images that the network is to see.
     """
     check_name(name, pretrained=weights == "pretrained")
-    if weights != "none":
+    if weights != "none" and not name.startswith(PREFIX):
         shape = {"rows": (side,), "signals": (1, side)}.get(FORMS.get(name, ""), (side, side, 3))
         file = None if weights == "pretrained" else weights
         build(name, shape, 2, pretrained=file is None, weights=file)
@@ -234,7 +243,12 @@ def check_network(name: str, weights: str, side: int) -> None:
 
 def fits(name: str, form: str) -> bool:
     """Return whether a network is for samples of a form, as far as its name tells."""
-    return OWN.fullmatch(name) is not None or FORMS.get(name, "images") == form
+    return OWN.fullmatch(name) is not None or form_for(name) == form
+
+
+def form_for(name: str) -> str:
+    """Return the form of samples that a network takes, by its name."""
+    return "texts" if name.startswith(PREFIX) else FORMS.get(name, "images")
 
 
 def fitting(form: str) -> str:
@@ -243,13 +257,6 @@ def fitting(form: str) -> str:
         return f"take {' or '.join(IMAGES)}, or the name of a timm backbone"
     own = "FILE.py:FUNCTION for one of your own"
     return f"take {', '.join(OTHERS[form])}, or {own}" if OTHERS[form] else f"take {own}"
-
-
-def told(sample: Samples) -> Any:
-    """Return what a function that makes a network is told: the number of channels, or the shapes of a dict."""
-    if isinstance(sample, Mapping):
-        return {name: tuple(tensor.shape[1:]) for name, tensor in sample.items()}
-    return sample.shape[1]
 
 
 def network_source(name: str) -> str:

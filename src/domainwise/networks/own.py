@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,13 @@ def made_by(written: re.Match[str], channels: object, classes: int, source: str)
             f"{name} must return a Network or a featurizer (an nn.Module), and it returned a {type(made).__name__}"
         )
     return made
+
+
+def told(sample: Samples) -> Any:
+    """Return what a function that makes a network is told: the number of channels, or the shapes of a dict."""
+    if isinstance(sample, Mapping):
+        return {name: tuple(tensor.shape[1:]) for name, tensor in sample.items()}
+    return sample.shape[1]
 
 
 def width_of(featurizer: nn.Module, sample: Samples, name: str) -> int:

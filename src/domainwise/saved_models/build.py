@@ -24,8 +24,9 @@ from domainwise.experiment.optimization import optimizer_of, schedule_of
 from domainwise.experiment.trial import Trial
 from domainwise.files import replacing, sha256, sync
 from domainwise.networks.forms import Layout, form_of
-from domainwise.networks.network import Network, build
-from domainwise.networks.weight_files import save_tensors
+from domainwise.networks.network import Network, build, check_name, network_source
+from domainwise.networks.text_encoders import PREFIX, files_of, tokenizer_json
+from domainwise.networks.weight_files import save_tensors, weights_sha256
 from domainwise.user_files import OWN
 
 
@@ -60,7 +61,7 @@ def code_of(trial: Trial, *, training: bool = False) -> Iterator[Code]:
     if trial.file:
         yield Code(f"algorithm, {trial.algorithm}", Path(trial.file), str(trial.source))
     own = OWN.fullmatch(trial.network)
-    if trial.network_file or own:
+    if (trial.network_file and not trial.network.startswith(PREFIX)) or own:
         file = trial.network_file or (own["file"] if own else "")
         yield Code(f"network, {trial.network}", Path(file), str(trial.network_source))
     if training and (trial.augment_source or trial.augment_file):
@@ -147,13 +148,55 @@ def outer_of(trial: Trial, made: int = 0) -> Outer:
     return Outer(optimizer_of(trial.optimizer), schedule_of(trial.schedule), trial.clip, trial.steps, made)
 
 
-def network_of(trial: Trial, algorithm: Algorithm, layout: Layout, classes: int, *, filled: bool = True) -> Network:
+def named(network: str, weights: str) -> dict[str, str]:
+    """Return what a trial says of a network and weights as a user names them: the hash of files, and their place."""
+    check_name(network, pretrained=weights == "pretrained")
+    told = _named_weights(weights)
+    if network.startswith(PREFIX):
+        files = files_of(network, pretrained=weights == "pretrained")
+        if not files:
+            return {**told, "network": network}
+        config = files["config.json"].absolute()
+        told |= {"network": PREFIX + config.parent.name, "network_source": sha256(config), "network_file": str(config)}
+        return {**told, **(_named_weights(str(files["weights"])) if "weights" in files else {})}
+    file, _, function = network.rpartition(":")
+    if not file:
+        return {**told, "network": network}
+    path = Path(file).absolute()
+    told |= {"network_source": network_source(network), "network_file": str(path)}
+    return {**told, "network": f"{path.name}:{function}"}
+
+
+def _named_weights(weights: str) -> dict[str, str]:
+    if weights in ("none", "pretrained"):
+        return {"weights": weights}
+    return {"weights": weights_sha256(Path(weights)), "weights_file": str(Path(weights).absolute())}
+
+
+def written_network(trial: Trial) -> str:
+    """Return the network as a user writes it, with the place that it has here."""
+    if not trial.network_file:
+        return trial.network
+    if trial.network.startswith(PREFIX):
+        return PREFIX + trial.network_file
+    return f"{trial.network_file}:{trial.network.rpartition(':')[2]}"
+
+
+def network_of(
+    trial: Trial,
+    algorithm: Algorithm,
+    layout: Layout,
+    classes: int,
+    *,
+    filled: bool = True,
+    architecture: Mapping[str, Any] | None = None,
+) -> Network:
     """Return the network a trial starts from, for samples of a shape; only the channels of images matter.
 
     Not ``filled``, it has random weights whatever the trial says.
     """
     net = build(
-        f"{trial.network_file}:{trial.network.rpartition(':')[2]}" if trial.network_file else trial.network,
+        written_network(trial),
         _seen(layout, trial.input_size),
         classes,
         pretrained=filled and trial.weights == "pretrained",
@@ -162,6 +205,7 @@ def network_of(trial: Trial, algorithm: Algorithm, layout: Layout, classes: int,
         freeze_batch_norm=trial.freeze_batch_norm,
         extra_channels=algorithm.extra_channels,
         source=trial.network_source,
+        architecture=architecture,
     )
     if filled:
         _check_given(trial, net)
@@ -176,8 +220,9 @@ def trained(
     ``place`` is where they come from, for the sentence that refuses weights of another network.
     """
     algorithm = algorithm_of(trial)
+    layout, made = layout_of(config), config.get("architecture")
     with torch.random.fork_rng(devices=[]):  # its first weights are not those that count
-        net = network_of(trial, algorithm, layout_of(config), len(config["classes"]), filled=False)
+        net = network_of(trial, algorithm, layout, len(config["classes"]), filled=False, architecture=made)
     algorithm.setup(net.to(device), seed=trial.seed)  # some algorithms predict in their own way
     try:
         algorithm.net.load_state_dict(weights)
@@ -202,11 +247,17 @@ def layout_of(config: Mapping[str, Any]) -> Layout:
     return (side, side, channels) if side else tuple(config.get("shape", (channels,)))
 
 
+def _told_tokenizer(name: str) -> dict[str, str]:
+    """What made the ids of texts; that of a network of transformers whole, so that a model needs nothing else."""
+    whole = {"tokenizer_json": tokenizer_json(name)} if name.startswith(PREFIX) else {}
+    return {"tokenizer": name, **whole} if name else {}
+
+
 def told_layout(data: Domains, side: int) -> dict[str, Any]:
     """Return what a saved model says of the samples it takes."""
     if isinstance(data.layout, np.dtype):
         fields = [[name, data.layout[name].base.str, data.layout[name].shape] for name in data.layout.names or ()]
-        return {"channels": 0, "fields": fields, **({"tokenizer": data.tokenizer} if data.tokenizer else {})}
+        return {"channels": 0, "fields": fields, **_told_tokenizer(data.tokenizer)}
     return {"channels": data.shape[-1], **({} if side else {"shape": data.shape})}
 
 

@@ -60,6 +60,7 @@ class Keeper:
                 "classes": data.classes,
                 "domains": _known(data, self.trial),
                 **told_layout(data, self.trial.input_size),
+                **({"architecture": made} if (made := _architecture(algorithm)) else {}),
                 "input_size": self.trial.input_size,
                 "mean": (featurizer or inputs.recipe).mean,
                 "std": (featurizer or inputs.recipe).std,
@@ -164,6 +165,10 @@ class Keeper:
 
     def _value(self, record: Record) -> float:
         return rule(self.trial.selection).value(record, self.trial.targets)
+
+
+def _architecture(algorithm: Algorithm) -> Any:
+    return getattr(getattr(algorithm.net, "featurizer", None), "architecture", None)
 
 
 def _as_arrays(outcomes: Outcomes) -> Table:

@@ -100,8 +100,10 @@ class Model:
         return evaluated(self, data, progress=progress)
 
     def _through(self, images: npt.ArrayLike | Tensor, function: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
-        texts = texts_in([images] if isinstance(images, str) else images) if self.config.get("tokenizer") else None
-        array = given_inputs(tokenised({"": texts}, "the list")[""] if texts else images, self.layout)
+        config = self.config
+        texts = texts_in([images] if isinstance(images, str) else images) if config.get("tokenizer") else None
+        given = tokenised({"": texts}, "the list", config.get("tokenizer_json", ""))[""] if texts else images
+        array = given_inputs(given, self.layout)
         return self._batches(array, function)
 
     @torch.no_grad()

@@ -23,7 +23,7 @@ from domainwise.experiment.presets import PRESETS, SMALL
 from domainwise.experiment.selection import BY_METRIC
 from domainwise.experiment.settings import Settings, of_algorithm, own_settings
 from domainwise.experiment.trial import SEARCHED, Trial
-from domainwise.networks.network import check_name, network_source
+from domainwise.saved_models.build import named
 from domainwise.seeds import seed_hash
 from domainwise.training.suited_settings import suited
 from domainwise.training.targets import no_repetition
@@ -213,22 +213,11 @@ def shared_by_all(data: Domains, settings: Settings) -> dict[str, Any]:
         "fingerprint": data.fingerprint,
         "size": data.shape[0] if images else 0,
         "input_size": settings.input_size if images else 0,
-        **_network(settings),
-        **_weights(settings.weights),
+        **named(settings.network, settings.weights),
         **_metric(settings),
         **described(settings.augment, settings.input_size, data.items[0].images),
         **{name: getattr(settings, name) for name in same},
     }
-
-
-def _network(settings: Settings) -> dict[str, str]:
-    name = settings.network
-    check_name(name, pretrained=settings.weights == "pretrained")
-    file, _, function = name.rpartition(":")
-    if not file:
-        return {"network": name}
-    path = Path(file).absolute()
-    return {"network": f"{path.name}:{function}", "network_source": network_source(name), "network_file": str(path)}
 
 
 def _metric(settings: Settings) -> dict[str, str]:
@@ -242,14 +231,6 @@ def _metric(settings: Settings) -> dict[str, str]:
         return {"metric": name}
     path = Path(name.rpartition(":")[0]).absolute()
     return {"metric": own.title, "metric_source": source_of(path), "metric_file": str(path)}
-
-
-def _weights(weights: str) -> dict[str, str]:
-    if weights in ("none", "pretrained"):
-        return {"weights": weights}
-    from domainwise.networks.weight_files import weights_sha256
-
-    return {"weights": weights_sha256(Path(weights)), "weights_file": str(Path(weights).absolute())}
 
 
 def origins(spec: Spec, settings: Settings) -> dict[str, str]:

@@ -23,6 +23,8 @@ from domainwise.experiment.output_folder import is_ours
 from domainwise.experiment.settings import Settings, resolve
 from domainwise.experiment.trial import Trial
 from domainwise.networks.network import check_network
+from domainwise.networks.text_encoders import tokenizer_for
+from domainwise.saved_models.build import written_network
 from domainwise.terminal import lively, pace
 from domainwise.training.suited_settings import automatic
 
@@ -67,7 +69,7 @@ def read(
     """
     if isinstance(data, Domains) and (how.store != "auto" or how.skip_corrupt or how.strict):
         raise InputError('store, skip_corrupt and strict are for data that is named, such as "photos"')
-    source = data if isinstance(data, Domains) else find_source(os.fspath(data))
+    source = data if isinstance(data, Domains) else find_source(os.fspath(data), tokenizer_for(settings.network))
     settings = automatic(settings, source, device=device, output=output)
     if isinstance(source, Domains):
         return source, settings
@@ -132,7 +134,10 @@ def _usual_sizes(source: Listing) -> Sizes:
 def read_for(trial: Trial, text: str, how: Reading) -> Domains:
     """Open the data of a trial in the sizes that it was trained with."""
     if not trial.input_size:
-        if isinstance(source := find_source(text), Domains) and source.form != "images":
+        if (
+            isinstance(source := find_source(text, tokenizer_for(written_network(trial.located()))), Domains)
+            and source.form != "images"
+        ):
             return source
         raise InputError(
             f"these are results of arrays ({legible(trial.data)}), which --data cannot name: in Python, "

@@ -16,15 +16,15 @@ from domainwise.errors import InputError, warn
 from domainwise.experiment import integrity
 from domainwise.experiment.optimization import Step, schedule_of, text_of
 from domainwise.experiment.output_folder import CHOICES
-from domainwise.experiment.presets import AUTO, BACKBONE, UNTRAINED
+from domainwise.experiment.presets import AUTO, BACKBONE
 from domainwise.experiment.records import publish, publish_once
 from domainwise.experiment.results import homes, trial_in
 from domainwise.experiment.settings import Choice, Settings, follow
 from domainwise.experiment.trial import named_weights
 from domainwise.files import make_folder
-from domainwise.networks.network import FORMS, OTHERS, fits, fitting
 from domainwise.networks.pretrained import at_hand, network_for
 from domainwise.networks.weight_files import weights_sha256
+from domainwise.training.without_images import refuse_network, without_images
 
 if TYPE_CHECKING:
     from domainwise.data.sources.listing import Listing
@@ -46,9 +46,9 @@ def suited(settings: Settings, data: Domains) -> Settings:
             f"selection={settings.selection} does not look at it: leave one of the two out"
         )
     if data.form != "images":
-        return _without_images(settings, data)
+        return without_images(settings, data)
     settings = automatic(settings, data)
-    _refuse_network(settings, data)
+    refuse_network(settings, data)
     _refuse_train_size(settings, data)
     asked, (height, width) = settings.input_size, data.evaluation_shape[:2]
     if settings.origins.get("input_size") == "preset quick" and asked != height:
@@ -99,50 +99,6 @@ def _trained_on(data: Domains, holdout: float) -> tuple[int, int]:
         return sum(parts), sum(part > 0 for part in parts)
     rows, others = sum(map(len, data)), len(data) - 1
     return math.ceil((1 - holdout) * rows * others / len(data)), others
-
-
-FOR_IMAGES = ("input_size", "train_size", "augment", "weights")
-
-
-def _refuse_network(settings: Settings, data: Domains) -> None:
-    """Refuse a network that is for samples of another form."""
-    if not fits(settings.network, data.form):
-        what = f"{data.name} has {data.form} of {data.extent}: {fitting(data.form)}"
-        network = f"the network {settings.network} is for {FORMS.get(settings.network, 'images')}"
-        raise InputError(
-            f"{f'no network here is for {data.form}' if settings.network == AUTO else network}, and {what}"
-        )
-
-
-def _without_images(settings: Settings, data: Domains) -> Settings:
-    """The settings without what is for images alone, which is refused where it was asked for."""
-    for name in FOR_IMAGES:
-        value = getattr(settings, name)
-        if settings.origins.get(name) == "given" and value != "none":
-            what = f"{data.name} has {data.form} of {data.extent}"
-            raise InputError(f"{name}={value!r} is for images, and {what}: leave it out")
-    given = settings.origins.get("network") == "given" and settings.network != AUTO
-    usual = next(iter(OTHERS[data.form]), settings.network)
-    if given or not OTHERS[data.form]:
-        _refuse_network(settings, data)
-    frozen = settings.features == "frozen"
-    if frozen and data.form != "rows":
-        raise InputError(
-            f"{settings.origins.get('features')}: frozen features are those of a pretrained network, and for "
-            f"{data.form} there is none: train the whole network"
-        )
-    if given and settings.network != "linear" and settings.origins.get("features") == "given" and frozen:
-        raise InputError(
-            f"the features of a table are its columns, so features=frozen is a linear network, and {settings.network} "
-            "was asked for: leave one of the two out"
-        )
-    own: dict[str, Any] = {**UNTRAINED, "network": usual, "train_size": 1, "input_size": 1}
-    own = {name: value for name, value in own.items() if settings.origins.get(name) != "given"}
-    origins = {**settings.origins, **dict.fromkeys(own, f"{data.form}, no images")}
-    if frozen:  # nothing is computed for a table: its columns are the features, and a linear network is a head
-        own |= {"network": "linear", "features": "trained"}
-        origins["network"] = origins["features"]
-    return replace(settings, **own, origins=origins)
 
 
 def _resized(data: Domains) -> bool:

@@ -20,6 +20,7 @@ from domainwise.data.sources.texts import WORDS, texts_in, tokenised
 from domainwise.data.sources.values import array_of, values_of
 from domainwise.data.sources.wilds_objects import arrays_of, is_wilds
 from domainwise.errors import InputError, closest, warn
+from domainwise.networks.text_encoders import PREFIX, tokenizer_json
 
 
 def domains(
@@ -30,6 +31,7 @@ def domains(
     groups: Mapping[str, Any] | None = None,
     splits: Mapping[str, Any] | None = None,
     form: Literal["images", "signals"] | None = None,
+    tokenizer: str = WORDS,
 ) -> Domains:
     """Make domains from arrays in memory, ``{"name": (images, labels), ...}``, or from torch ``Dataset`` objects.
 
@@ -49,12 +51,14 @@ def domains(
             empty where the seed is to decide.
         form: what arrays of three dimensions are, "images" (N, H, W) in grey or "signals" (N, C, T), where that is not
             as above. Signals with more channels than steps are asked about.
+        tokenizer: what makes token ids of texts: a hash of their "words", or the tokenizer of a network, such as
+            "transformers:distilbert-base-uncased", or of one in a folder, "transformers:FOLDER".
     """
     if is_wilds(arrays):
         of = arrays_of(arrays)
         arrays, splits, classes = of["arrays"], of["splits"], of["classes"]
         name = of["name"] if name == "arrays" else name
-    made = one_or_more(arrays, name=name, classes=classes, groups=groups, splits=splits, form=form)
+    made = one_or_more(arrays, name=name, classes=classes, groups=groups, splits=splits, form=form, tokenizer=tokenizer)
     require_domains(made.name, made.names)
     if classes is None:  # or else it was said which there are
         counts = {domain.name: Counter(made.classes[label] for label in domain.labels) for domain in made}
@@ -72,6 +76,7 @@ def one_or_more(
     groups: Mapping[str, Any] | None = None,
     splits: Mapping[str, Any] | None = None,
     form: str | None = None,
+    tokenizer: str = WORDS,
 ) -> Domains:
     """Return what :func:`domains` does, of a single domain too, which can be trained on though not compared."""
     if form not in (None, "images", "signals"):
@@ -81,7 +86,7 @@ def one_or_more(
     pairs = {text_of("domain", name): _pair(name, given) for name, given in arrays.items()}
     if not pairs:
         raise InputError("no domains were given")
-    given, tokenizer = _samples({domain: x for domain, (x, _) in pairs.items()})
+    given, tokenizer = _samples({domain: x for domain, (x, _) in pairs.items()}, tokenizer)
     images = {domain: values_of(domain, x, form) for domain, x in given.items()}
     labels, named = labels_of({domain: y for domain, (_, y) in pairs.items()}, classes)
     together = {
@@ -97,13 +102,17 @@ def one_or_more(
     return Domains(text_of("data set", name), tuple(named), items, fingerprint, tokenizer=tokenizer)
 
 
-def _samples(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+def _samples(given: Mapping[str, Any], tokenizer: str) -> tuple[Mapping[str, Any], str]:
     """The samples of all domains, of texts their token ids, and what has made these."""
     texts = {name: found for name, x in given.items() if (found := texts_in(x)) is not None}
     if texts and len(texts) < len(given):
         other = next(name for name in given if name not in texts)
         raise InputError(f'domain "{next(iter(texts))}" has texts and "{other}" has none: all must have one form')
-    return (tokenised(texts), WORDS) if texts else (given, "")
+    if not texts:
+        return given, ""
+    if tokenizer != WORDS and not tokenizer.startswith(PREFIX):
+        raise InputError(f'tokenizer is "{WORDS}", or {PREFIX}NAME of a network, got {tokenizer!r}')
+    return tokenised(texts, tokenizer=tokenizer_json(tokenizer) if tokenizer != WORDS else ""), tokenizer
 
 
 def _pair(name: object, given: object) -> Sequence[Any]:

@@ -144,8 +144,11 @@ def _head(file: File) -> tuple[str, tuple[int, int]]:
     return content_hash(content, mode), (bottom - top, right - left)
 
 
-def find_source(text: str) -> Listing | Domains:
-    """Return the image files that a text names, or the data itself where it is made in a moment."""
+def find_source(text: str, tokenizer: str = "words") -> Listing | Domains:
+    """Return the image files that a text names, or the data itself where it is made in a moment.
+
+    ``tokenizer`` makes token ids of texts: as :func:`domainwise.domains` takes it.
+    """
     from domainwise.data.sources.folders import find_folders, looking
 
     require("data", text, str)
@@ -159,8 +162,8 @@ def find_source(text: str) -> Listing | Domains:
     with looking():
         there, is_file = path.exists(), path.is_file()
     if not there:
-        return _benchmark(text)
-    return _manifest(path) if is_file else find_folders(path)
+        return _benchmark(text, tokenizer)
+    return _manifest(path, tokenizer) if is_file else find_folders(path)
 
 
 def benchmark_named(text: str) -> Benchmark | None:
@@ -171,7 +174,7 @@ def benchmark_named(text: str) -> Benchmark | None:
     return BENCHMARKS.get(name.lower() if equals else name) if equals or name == "digits" else None
 
 
-def _benchmark(text: str) -> Listing | Domains:
+def _benchmark(text: str, tokenizer: str) -> Listing | Domains:
     from domainwise.data.sources import digits
     from domainwise.data.sources.benchmarks import BENCHMARKS, find_benchmark
 
@@ -196,7 +199,7 @@ def _benchmark(text: str) -> Listing | Domains:
             return find_release(name, folder)
         from domainwise.data.sources.wilds_texts import find_texts
 
-        return find_texts(name, folder)
+        return find_texts(name, folder, tokenizer)
     return find_benchmark(BENCHMARKS[name], folder)
 
 
@@ -207,7 +210,7 @@ def _path(text: str) -> Path:
         return Path(text)
 
 
-def _manifest(path: Path) -> Listing | Domains:
+def _manifest(path: Path, tokenizer: str) -> Listing | Domains:
     from domainwise.data.sources.manifests import SUFFIXES, find_manifest
     from domainwise.data.sources.tables import find_table
 
@@ -215,4 +218,4 @@ def _manifest(path: Path) -> Listing | Domains:
         raise InputError(
             f'"{path}" is a file, but not a manifest ({", ".join(SUFFIXES)}) and not a folder of domain folders'
         )
-    return find_table(path) or find_manifest(path)
+    return find_table(path, tokenizer) or find_manifest(path)

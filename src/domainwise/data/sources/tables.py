@@ -17,7 +17,7 @@ NEEDED = ("domain", "label")
 TEXT = "text"
 
 
-def find_table(path: Path) -> Domains | None:
+def find_table(path: Path, tokenizer: str) -> Domains | None:
     """Return the texts or the numbers of a table; None where it is a manifest of images, or cannot be told from one."""
     if path.suffix.lower() not in (".csv", ".tsv"):
         return None
@@ -29,14 +29,14 @@ def find_table(path: Path) -> Domains | None:
         return None
     about = checked([Row(where, "table", **_known(cells)) for where, cells in rows], path)
     values = [cells[TEXT] for _, cells in rows] if TEXT in columns else _numbers(rows, others, path)
-    return _made(path, about, values)
+    return _made(path, about, values, tokenizer)
 
 
 def _known(cells: dict[str, str]) -> dict[str, str]:
     return {name: cells[name] for name in (*NEEDED, "split", "group") if name in cells}
 
 
-def _made(path: Path, rows: Sequence[Row], values: Sequence[Any]) -> Domains:
+def _made(path: Path, rows: Sequence[Row], values: Sequence[Any], tokenizer: str) -> Domains:
     names = sorted({row.domain for row in rows})
     require_domains(path.stem, names)
     of = {name: [i for i, row in enumerate(rows) if row.domain == name] for name in names}
@@ -47,7 +47,7 @@ def _made(path: Path, rows: Sequence[Row], values: Sequence[Any]) -> Domains:
     parts = {name: [told[fixed[rows[i].where]] for i in own] for name, own in of.items()}
     splits = None if {*fixed.values()} == {FREE} else parts
     classes = classes_of([row.label for row in rows])
-    return domains(arrays, name=path.stem, classes=classes, groups=groups, splits=splits)
+    return domains(arrays, name=path.stem, classes=classes, groups=groups, splits=splits, tokenizer=tokenizer)
 
 
 def _numbers(rows: Sequence[Cells], columns: Sequence[str], path: Path) -> list[list[float]]:

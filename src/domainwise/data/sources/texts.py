@@ -1,4 +1,4 @@
-"""Turn texts into token ids, by hashing their words: no dictionary is needed, and a model reads any new text."""
+"""Turn texts into token ids: by a hash of their words, for which no dictionary is needed, or by a tokenizer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from domainwise.errors import InputError
 from domainwise.networks.forms import MASK, TOKENS, VECTORS
+from domainwise.networks.text_encoders import encoded
 
 WORDS = "words"  # the tokenizer here
 LONGEST = 256  # tokens that are kept of a text; what follows is cut off
@@ -32,18 +33,28 @@ def texts_in(given: Any) -> list[Any] | None:
     return items if any(isinstance(item, str) for item in items) else None
 
 
-def tokenised(texts: Mapping[str, Sequence[Any]], words: str = "domain") -> dict[str, dict[str, Any]]:
-    """Return the token ids and masks of texts, as many tokens for each as the longest has, up to :data:`LONGEST`."""
-    found = {name: _ids(f'{words} "{name}"' if name else words, own) for name, own in texts.items()}
+def tokenised(
+    texts: Mapping[str, Sequence[Any]], where: str = "domain", tokenizer: str = "", longest: int = LONGEST
+) -> dict[str, dict[str, Any]]:
+    """Return the token ids and masks of texts, as many tokens for each as the longest has, up to ``longest``.
+
+    ``tokenizer`` is the content of a tokenizer.json; without it, words are numbered by a hash.
+    """
+    found, blank = {}, 0
+    for name, own in texts.items():
+        _require_texts(f'{where} "{name}"' if name else where, own)
+        found[name], blank = encoded(tokenizer, own, longest) if tokenizer else (_hashed(own, longest), 0)
     length = max(len(ids) for own in found.values() for ids in own)
-    return {name: _filled(own, length) for name, own in found.items()}
+    return {name: _filled(own, length, blank) for name, own in found.items()}
 
 
-def _ids(where: str, texts: Sequence[Any]) -> list[list[int]]:
+def _require_texts(where: str, texts: Sequence[Any]) -> None:
     _refuse(where, [i for i, text in enumerate(texts) if not isinstance(text, str)], texts, "that are no texts")
-    found = [[_id(word) for word in _WORD.findall(normalize("NFKC", text).casefold())[:LONGEST]] for text in texts]
-    _refuse(where, [i for i, ids in enumerate(found) if not ids], texts, "without a word")
-    return found
+    _refuse(where, [i for i, text in enumerate(texts) if not _WORD.search(text)], texts, "without a word")
+
+
+def _hashed(texts: Sequence[str], longest: int) -> list[list[int]]:
+    return [[_id(word) for word in _WORD.findall(normalize("NFKC", text).casefold())[:longest]] for text in texts]
 
 
 def _refuse(where: str, wrong: Sequence[int], texts: Sequence[Any], what: str) -> None:
@@ -59,8 +70,8 @@ def _id(word: str) -> int:
     return 1 + crc32(word.encode(errors="replace")) % (VECTORS - 1)  # 0 fills up short texts
 
 
-def _filled(rows: Sequence[Sequence[int]], length: int) -> dict[str, Any]:
-    ids: Ids = np.zeros((len(rows), length), np.int32)
+def _filled(rows: Sequence[Sequence[int]], length: int, blank: int) -> dict[str, Any]:
+    ids: Ids = np.full((len(rows), length), blank, np.int32)
     for row, own in zip(ids, rows, strict=True):
         row[: len(own)] = own
-    return {TOKENS: ids, MASK: ids > 0}
+    return {TOKENS: ids, MASK: np.arange(length) < np.array([[len(own)] for own in rows])}

@@ -14,6 +14,7 @@ import pandas as pd
 from domainwise.data.domains import Domains
 from domainwise.data.sources.arrays import domains
 from domainwise.data.sources.benchmarks import IDENTITIES
+from domainwise.data.sources.texts import WORDS
 from domainwise.data.sources.wilds import ordered, place_of, read_table, require
 from domainwise.errors import InputError, warn
 
@@ -31,8 +32,8 @@ class Texts:
     read: Callable[[Path, str], pd.DataFrame]  # -> text, domain, class, split and subgroups of every row
 
 
-def find_texts(name: str, folder: Path) -> Domains:
-    """Return the texts of a WILDS set by domain, with their official split, as the ids of their words."""
+def find_texts(name: str, folder: Path, tokenizer: str = WORDS) -> Domains:
+    """Return the texts of a WILDS set by domain, with their official split, as token ids."""
     about = TEXTS[name]
     place = place_of(name, about.version, about.table, folder)
     rows = about.read(place, about.table)
@@ -49,6 +50,7 @@ def find_texts(name: str, folder: Path) -> Domains:
         name=name,
         classes=about.classes,
         splits={domain: own[domain]["split"].tolist() for domain in names},
+        tokenizer=tokenizer,
     )
     return _with_subgroups(data, own)
 
