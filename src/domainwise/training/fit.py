@@ -207,8 +207,7 @@ def average_runs(folders: Sequence[Path | str], data: Domains | None = None, *, 
             states, accuracies, lambda state: _validation(judge, state, data), inits=inits, names=names
         )
     first.algorithm.net.load_state_dict(averaged)
-    # What one of them promises, its temperature and its folder are not those of their average.
-    return replace(first, card=Card(), folder=None)
+    return replace(first, card=Card(), folder=None)  # what one promises, and where it lies, is not of their average
 
 
 def _validation(model: Model, state: dict[str, Tensor], data: Domains) -> float:
