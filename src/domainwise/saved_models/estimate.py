@@ -288,7 +288,7 @@ def from_bytes(content: bytes) -> Estimator:
     """Return the estimator that a file holds; a ValueError where it makes no sense."""
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         about = json.loads(file["about"].tobytes())
-        if about["format"] != FORMAT:
+        if about.get("format", FORMAT) != FORMAT:
             raise InputError(LATER)
         arrays = {name: file[name].astype(np.float64) for name in ARRAYS if name in file}
     tried = {str(name): (float(a), float(b)) for name, (a, b) in about["tried"].items()}
