@@ -36,7 +36,7 @@ def blocks(page: Path, language: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
-        if "://" not in link:
+        if "://" not in link and not link.startswith("reference/"):  # made with the site, whose build checks them
             name, _, anchor = link.partition("#")
             there = (page.parent / name).resolve() if name else page
             assert there.exists(), link
