@@ -61,6 +61,9 @@ def test_texts_of_wilds_are_compared_by_their_official_split(tmp_path: Path) -> 
     data = open_data(f"civilcomments={civilcomments(tmp_path)}")
     given: dict[str, Any] = {"steps": 3, "batch": 2, "domains_per_step": 3, "seeds": 1, "report": False}
     results = dw.compare(data, "erm,fish", output=tmp_path / "out", **given)
+    assert "chosen by the worst group (the column validation) on its validation set" in results.table().replace(
+        "\n", " "
+    )
     assert "sites it was trained on" not in str(results.answer())  # it is validated on others, and by another score
     for outcome in results.outcomes:
         test = outcome.records()[-1]["domains"]["official"]["main"]

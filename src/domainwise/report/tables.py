@@ -11,6 +11,7 @@ import numpy as np
 
 from domainwise.data.splits import OFFICIAL
 from domainwise.errors import InputError, counted
+from domainwise.experiment.group_metrics import WILDS
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.selection import Choice, Group as Rivals, Run, eligible, rule, selection, summary
 from domainwise.experiment.trial import Trial, separated
@@ -45,12 +46,16 @@ def table_of(
     targets = [title for column, names in parts.items() for title in (column, *(f"{one} of {column}" for one in names))]
     where = "the target domain"
     if targets == [OFFICIAL]:
-        where, how = (
-            "the test images of the official split",
-            how.replace(HOW, "at the step chosen on its validation set"),
-        )
+        chosen = f"at the step chosen {_by(outcomes) if what == 'Accuracy' else ''}on its validation set"
+        where, how = "the test images of the official split", how.replace(HOW, chosen)
     columns = (*targets, "worst" if worst else "Avg", "validation")
     return Table(columns, _ranked(rows), _caption(rows, outcomes, grid, f"{what} in percent on {where}, {how}."))
+
+
+def _by(outcomes: Sequence[Outcome]) -> str:
+    """The score that a set of WILDS is judged by, which its column of validation has, where that is not accuracy."""
+    scores = {WILDS[name].score.replace("_", " ") for one in outcomes if (name := one.trial.data) in WILDS}
+    return f"by the {' or '.join(sorted(scores))} (the column validation) " if scores - {"accuracy"} else ""
 
 
 WIDE = 20  # targets that have a column each in a table for eyes; of more it has what is reached on most of them
