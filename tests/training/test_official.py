@@ -22,6 +22,8 @@ from domainwise.experiment import outcomes
 from domainwise.experiment.results import Outcome
 from domainwise.experiment.settings import resolve
 from domainwise.experiment.trial import Trial
+from domainwise.interop.domainbed_trials import export
+from domainwise.report.explain import explanation
 from domainwise.training.loop import run as records_of
 from domainwise.training.plan import plan
 from domainwise.training.run_trial import execute
@@ -130,6 +132,12 @@ def test_comparing_reporting_and_looking_inside_take_an_official_split(tmp_path:
     assert "on 2 groups" not in page
     assert "Accuracy in percent over 2 groups of the test images" in page
     assert "on the test images of the official split, at the step chosen on its" in " ".join(results.table().split())
+    assert "on the test images of the official split." in results.recommend().sentence
+    told = " ".join(explanation(results.outcomes[0]).split())
+    assert "accuracy on the test images of the official split, 89 images, at step" in told
+    assert "evaluation every 1 steps, on the parts of the official split" in told
+    with pytest.raises(InputError, match="trials on an official split test on no domain of their own"):
+        export(results.outcomes, tmp_path / "exported")
     model = dw.load(next(iter((tmp_path / "out" / "trials").iterdir())))
     assert model.config["domains"] == ["a", "b", "c"]
     found = task(model, DATA)

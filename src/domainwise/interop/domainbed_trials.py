@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from domainwise.data.splits import OFFICIAL
 from domainwise.errors import InputError
 from domainwise.experiment.integrity import digest, sealed
 from domainwise.experiment.output_folder import is_ours, marked, publish_mark, refuse_file
@@ -123,6 +124,10 @@ def export(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
     finished = [outcome for outcome in outcomes if outcome.result["status"] == "finished"]
     if not finished:
         raise InputError("no trial has finished: there is nothing to export")
+    if any(outcome.trial.targets == (OFFICIAL,) for outcome in finished):
+        raise InputError(
+            "trials on an official split test on no domain of their own, as DomainBed's do: none is exported"
+        )
     draws = _draw_numbers(finished)
     written = []
     for outcome in finished:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from domainwise.data.splits import OFFICIAL
 from domainwise.errors import InputError, counted
 from domainwise.experiment.records import Record, Summary
 from domainwise.experiment.results import Outcome
@@ -41,7 +42,7 @@ def _settings(outcome: Outcome) -> str:
         "images": _images(trial) if trial.input_size else "",
         "from": "; ".join(f"{origin}: {', '.join(names)}" for origin, names in _by_origin(trial).items()),
         "training": ", ".join(_training(trial)),
-        "evaluation": f"{_evaluated(trial)}, {_whole(trial.holdout)} of every domain held out",
+        "evaluation": f"{_evaluated(trial)}, {_held_out(trial)}",
         "memory": f"too little on the GPU: every leg computed in {result['parts']} parts" if "parts" in result else "",
         "versions": ", ".join(f"{name} {version}" for name, version in (result.get("versions") or {}).items()),
     }
@@ -67,11 +68,19 @@ def _validated(trial: Trial) -> str:
 def _training(trial: Trial) -> list[str]:
     pooled = trial.hyperparameters.get("domainwise") is False
     each = "for each source domain, drawn from all of them" if pooled else "of each source domain"
+    if some := trial.domains_per_step:
+        how = " in proportion to their size" if trial.domains_by == "size" else ""
+        each = f"for each of {some}, drawn from all domains" if pooled else f"of {some} source domains, drawn anew{how}"
     most = f" at most, fewer where {trial.patience} evaluations bring nothing better" if trial.patience else ""
     batch = [f"{trial.steps} steps{most}" + (f" of {trial.batch} images {each}" if trial.batch else "")]
     drawn = ["all classes drawn equally often"] if trial.balanced else []
     weighed = [] if trial.class_weights == "none" else [f"class weights {trial.class_weights}"]
     return [*batch, *drawn, *weighed, f"precision {trial.precision}"]
+
+
+def _held_out(trial: Trial) -> str:
+    official = trial.targets == (OFFICIAL,)
+    return "on the parts of the official split" if official else f"{_whole(trial.holdout)} of every domain held out"
 
 
 def _evaluated(trial: Trial) -> str:
@@ -151,10 +160,11 @@ def _reported(outcome: Outcome, records: Sequence[Record]) -> str:
         if trial.test == "main"
         else f"both parts (100 %{images})"
     )
-    return (
-        f"The number reported is {_percent(selected['target'] or 0.0)}: accuracy on {named} of the "
-        f"target{'s' * (len(trial.targets) > 1)} {' and '.join(trial.targets)}, at step {selected['step']}."
-    )
+    reached = f"The number reported is {_percent(selected['target'] or 0.0)}: accuracy on"
+    if trial.targets == (OFFICIAL,):
+        return f"{reached} the test images of the official split{images}, at step {selected['step']}."
+    targets = f"target{'s' * (len(trial.targets) > 1)} {' and '.join(trial.targets)}"
+    return f"{reached} {named} of the {targets}, at step {selected['step']}."
 
 
 def _because(outcome: Outcome, records: Sequence[Record], rule: Rule) -> str:
@@ -162,6 +172,8 @@ def _because(outcome: Outcome, records: Sequence[Record], rule: Rule) -> str:
     candidates = rule.candidates({frozenset(targets): records}, targets)
     value = next((one.value for one in candidates if one.record["step"] == step), None)
     reason = rule.reason.replace("validation accuracy", f"validation {outcome.trial.metric.replace('_', ' ')}")
+    if outcome.trial.targets == (OFFICIAL,):
+        reason = reason.replace("mean over the source domains' hold-outs", "on the official split's images for that")
     if value is None or len(candidates) < 2:
         return f"Step {step} was chosen because it {reason}."
     ties = sum(one.value == value for one in candidates)

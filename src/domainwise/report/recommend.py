@@ -53,10 +53,12 @@ class Recommendation:
 
     @property
     def sentences(self) -> list[str]:
-        return [self._take(), *self._chance(), self._new_site(), *self._known_sites(), *self._classes(), *self.beside]
+        return [self._take(), *self._chance(), *self._new_site(), *self._known_sites(), *self._classes(), *self.beside]
 
     def _take(self) -> str:
         count = f"{len(self.sites)} held-out sites" if len(self.sites) > 1 else "the one held-out site"
+        if self.official:
+            count = "the test images of the official split"
         return f"Take {legible(self.label)}: accuracy {percent(fmean(self.sites.values()))} % on {count}."
 
     def _chance(self) -> list[str]:
@@ -68,14 +70,21 @@ class Recommendation:
         apart = f"These seeds do not tell it from {tied}"
         return [f"{apart}; of those within a point of the best it took the least time to train."]
 
-    def _new_site(self) -> str:
+    @property
+    def official(self) -> bool:
+        """Whether the sites are the test images of a split of the data's own."""
+        return self.trial.targets == (OFFICIAL,)
+
+    def _new_site(self) -> list[str]:
         low, high = map(percent, self.expected)
+        if self.official:
+            return []
         if len(self.sites) < 2:
-            return f"What to expect at a new site cannot be said from one ({low} %): hold out each domain in turn."
-        return (
+            return [f"What to expect at a new site cannot be said from one ({low} %): hold out each domain in turn."]
+        return [
             f"At a new site expect between {low} and {high} %, the range over these sites. A new site that is like "
             f"them lies in that range with a probability of {100 * self.coverage:.0f} %."
-        )
+        ]
 
     def _known_sites(self) -> list[str]:
         if self.known is None:
