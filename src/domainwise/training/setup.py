@@ -72,8 +72,8 @@ def set_up(trial: Trial, data: Domains, options: RunOptions, say: Callable[[str]
     made = submit(lambda: frozen(trial, data, algorithm, options, say)) if trial.features == "frozen" else None
     shown = made.data if made else data
     on_host = not has_room(shown, device)
-    if on_host and any(source_of(domain.images) for domain in shown):
-        say(f"the images of {data.name} are too many for this memory: they are read from the disk ahead of their use")
+    if on_host and (disk := source_of(shown.items[0].images)):
+        say(f"the images of {data.name} {disk.why}")
     elif on_host and device != "cpu":
         say(f"the images of {data.name} stay in the host's memory: the GPU has too little free for them")
     if fast.compile and not fast.compiles(device) and device != "cpu":

@@ -41,6 +41,7 @@ class ImageFiles:
     """
 
     dtype = np.dtype(np.uint8)
+    why = "stay in their files: they are decoded ahead of their use"
 
     def __init__(self, table: Sequence[Row], size: tuple[int, int] | None) -> None:
         self.table, self.size, self.threads = table, size, cores()

@@ -32,6 +32,7 @@ class Source(Protocol):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     threads: int
+    why: str  # images are read from there, for a sentence about them
 
     def read(self, row: int, into: Array) -> None:
         """Read one row into an array of one."""
@@ -41,6 +42,7 @@ class RowsOfFile:
     """Rows of an array that lies in a file, read rather than mapped, so that no page of it stays in this process."""
 
     threads = AT_ONCE
+    why = "are too many for this memory: they are read from the disk ahead of their use"
 
     def __init__(self, array: Array, file: int, start: int) -> None:
         self.array, self.file, self.start = array, file, start  # the file is open as long as the array is there
