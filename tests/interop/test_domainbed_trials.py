@@ -182,9 +182,10 @@ def test_every_rule_averages_over_the_same_targets_as_domainbed_where_pairs_were
     assert "several trials" not in usual.caption
 
 
-def test_two_domains_that_are_only_held_out_together_have_a_column(tmp_path: Path) -> None:
+def test_two_domains_that_are_only_held_out_together_have_a_column_and_one_each(tmp_path: Path) -> None:
     study = Study(tmp_path).add(targets=("0", "75")).add(targets=("15",))
-    assert accuracy_table(study.outcomes).columns == ("0+75", "15", "Avg", "validation")
+    columns = ("0+75", "0 of 0+75", "75 of 0+75", "15", "Avg", "validation")
+    assert accuracy_table(study.outcomes).columns == columns
 
 
 def test_an_averaged_model_is_exported_as_a_run_of_its_own(ours: Study, tmp_path: Path) -> None:

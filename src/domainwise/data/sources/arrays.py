@@ -79,7 +79,7 @@ def one_or_more(
     tokenizer: str = WORDS,
 ) -> Domains:
     """Return what :func:`domains` does, of a single domain too, which can be trained on though not compared."""
-    if form not in (None, "images", "signals"):
+    if form is not None and (not isinstance(form, str) or form not in ("images", "signals")):
         raise InputError(f'form is "images" or "signals", got {form!r}')
     if not isinstance(arrays, Mapping):
         raise InputError(f'domains are given as {{"name": (images, labels), ...}}, got {type_of(arrays)}')
