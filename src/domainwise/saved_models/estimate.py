@@ -90,8 +90,8 @@ class Estimator:
         right = np.concatenate([part.predicted == part.label for part in parts])
         together = np.concatenate(sure)
         accuracy = float(right.mean())
-        quantiles = (float(np.quantile(together, share)) for share in (1 - accuracy, UNSURE))
-        return cls(next(quantiles), accuracy, fmean(float(one.mean()) for one in sure), next(quantiles))
+        threshold, unsure = np.quantile(together, [1 - accuracy, UNSURE]).tolist()
+        return cls(threshold, accuracy, fmean(float(one.mean()) for one in sure), unsure)
 
     def expected(self, confidence: Numbers) -> float:
         """Return the accuracy to expect on images of which the model is so sure."""
@@ -111,10 +111,9 @@ class Estimate:
     @property
     def range(self) -> tuple[float, float] | None:
         """The accuracy if this estimate is as wrong as those on the sites held out were; None where none was."""
-        errors = [estimate - found for estimate, found in self.estimator.tried.values()]
-        if not errors:
-            return None
-        return max(0.0, self.expected - max(errors)), min(1.0, self.expected - min(errors))
+        if errors := [estimate - found for estimate, found in self.estimator.tried.values()]:
+            return max(0.0, self.expected - max(errors)), min(1.0, self.expected - min(errors))
+        return None
 
     @property
     def sentences(self) -> list[str]:
@@ -130,11 +129,10 @@ class Estimate:
             )
             return
         errors = {name: 100 * (estimate - found) for name, (estimate, found) in tried.items()}
-        said = ", ".join(f"{legible(name)} {error:+.1f}" for name, error in errors.items())
-        if len(errors) > NAMED:
-            said = f"from {min(errors.values()):+.1f} to {max(errors.values()):+.1f}"
-        low, high = self.range
-        count = len(tried)
+        said = f"from {min(errors.values()):+.1f} to {max(errors.values()):+.1f}"
+        if len(errors) <= NAMED:
+            said = ", ".join(f"{legible(name)} {error:+.1f}" for name, error in errors.items())
+        (low, high), count = self.range, len(tried)
         here = (
             f" As wrong as there, this one means {low:.1%} to {high:.1%}: if a new site is drawn like these {count}, "
             f"its accuracy lies there with probability {(count - 1) / (count + 1):.0%}."
@@ -155,10 +153,7 @@ class Estimate:
     def _looks_like(self) -> Iterator[str]:
         features = self.estimator.features
         if features is None or not self.distances:
-            yield (
-                "Which domain these images look most like is not known, since this model keeps no features of its "
-                "domains: one that domainwise fit trains now does."
-            )
+            yield NO_FEATURES
             return
         nearest = min(self.distances, key=lambda name: self.distances[name])
         between = features.between()
@@ -191,7 +186,7 @@ def of_trial(one: Outcome) -> Estimator:
 
 def _tried(estimator: Estimator, parts: Mapping[str, Seen], trial: Trial) -> tuple[float, float]:
     """Return the estimate for a target, and its accuracy, on the part that tables are about."""
-    tested = [*parts.values()] if trial.test == "all" else [parts["main"]]
+    tested = parts.values() if trial.test == "all" else [parts["main"]]
     confidence = np.concatenate([part.probabilities().max(1) for part in tested])
     right = np.concatenate([part.predicted == part.label for part in tested])
     return estimator.expected(confidence), float(right.mean())
@@ -233,7 +228,7 @@ def features_of(model: Model, data: Domains, trial: Trial) -> Features | None:
     """Return where the features of the source domains lie, by images held out; None of a model that has none alone."""
     if model.algorithm.extra_channels:
         return None
-    rows: dict[str, Numbers] = {}
+    rows = dict[str, Numbers]()
     for position, domain in enumerate(data):
         if domain.name not in trial.targets:
             _, held_out = split_domain(domain, position, trial.holdout, trial.seed)
@@ -264,11 +259,7 @@ def estimator_for(model: Model) -> Estimator:
         with suppress(InputError):
             average = str(model.config.get("average", "")) if model.config.get("which") == "average" else ""
             return of_trial(replace(outcome(home.parent), average=average))
-    raise InputError(
-        "how right the model may be here cannot be estimated: it was saved without what it made of images held out of "
-        "its own domains, by an earlier version or in a folder taken apart. Train it once more with domainwise fit, "
-        "best with --from RESULTS"
-    )
+    raise InputError(MISSING)
 
 
 def to_bytes(one: Estimator) -> bytes:
@@ -300,6 +291,10 @@ def from_bytes(content: bytes) -> Estimator:
 
 
 FORMAT = 1
+NO_FEATURES = "Which domain these images look most like is not known: this model keeps no features of its domains."
+MISSING = (
+    "how right the model may be here cannot be estimated: it was saved without what it made of images held out of its "
+    "own domains, by an earlier version or in a folder taken apart. Train it again with domainwise fit --from RESULTS"
+)
 LATER = "what estimates start from was written by a later version of domainwise than this: load the model with that one"
-NUMBERS = ("threshold", "accuracy", "confidence", "unsure")
-ARRAYS = ("means", "scatter")
+ARRAYS, NUMBERS = ("means", "scatter"), ("threshold", "accuracy", "confidence", "unsure")
