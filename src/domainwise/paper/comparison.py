@@ -46,7 +46,9 @@ def scores(row: Row, outcomes: Sequence[Outcome], given: Mapping[str, Any], grou
             if trial.seed not in by_seed or outcome.average == row.average:
                 by_seed[trial.seed] = _score(outcome)
             for group in groups:
-                by_target.setdefault((trial.data, group), {})[trial.seed] = _group_score(outcome, group)
+                score = _group_score(outcome, group)
+                if accuracy(outcome) is None or score["selected"] is not None:  # or else the data have no such group
+                    by_target.setdefault((trial.data, group), {})[trial.seed] = score
     return by_target
 
 
@@ -216,7 +218,7 @@ def checkpoint_table(section: Section) -> Table:
             columns |= _printed_column(section, column)
             for view in VIEWS:
                 columns[f"{column.title} {view}"] = marked([entry.cells[view][at] for entry in section.entries])
-    text = f"{'; '.join(f'{view}: {about}' for view, about in VIEWS.items())}.{_errors(section, VIEWS)}"
+    text = f"{'; '.join(f'{view}: {about}' for view, about in _views(section).items())}.{_errors(section, VIEWS)}"
     averaged = any(entry.row.average for entry in section.entries)
     return _table(section, columns, text + " An average of weights is one model, so it has no late mean." * averaged)
 
@@ -253,9 +255,22 @@ def signed(fraction: float) -> str:
     return f"{round(100 * fraction, 1) + 0.0:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
+def _official(section: Section) -> bool:
+    return any(column.group for column in section.columns)
+
+
+def _views(section: Section) -> Mapping[str, str]:
+    """What the views are, of which an official split chooses by its own validation set."""
+    if not _official(section):
+        return VIEWS
+    chosen = "at the step chosen on the validation set of the official split"
+    return {**VIEWS, "selected": chosen, "pooled": f"{chosen}, by accuracy"}
+
+
 def caption(section: Section, view: str) -> str:
     """Return the sentences below a table: what the numbers are, and which columns were not run."""
-    parts = [f"Accuracy in percent on domains not trained on, {VIEWS[view]}.{_errors(section, [view])}"]
+    where = "the test set of the official split" if _official(section) else "domains not trained on"
+    parts = [f"Accuracy in percent on {where}, {_views(section)[view]}.{_errors(section, [view])}"]
     if view == "selected" and any(column.key and column.run and column.comparable for column in section.columns):
         parts.append("In brackets the difference to the paper.")
     if idle := [column.key for column in section.columns if not column.run]:
