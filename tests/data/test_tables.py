@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from domainwise.data.sources.texts import LONGEST, tokenised
 from domainwise.errors import InputError
 from domainwise.training.reading import open_data
 
+Command = Callable[..., tuple[int, str, str]]
 GOOD, BAD = "a wonderful, moving film", "a dull and tiresome bore"
 ABOUT = {"books": "chapter prose author", "films": "actor scene camera", "songs": "chorus melody band"}
 
@@ -134,6 +136,21 @@ def test_numbers_in_a_file_are_a_table_with_its_groups_and_parts(tmp_path: Path)
 def test_a_bad_table_is_a_sentence_that_says_where(tmp_path: Path, rows: list[str], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         open_data(written(tmp_path / "sizes.csv", rows))
+
+
+def test_texts_in_a_file_go_through_every_command(domainwise: Command, tmp_path: Path) -> None:
+    file = review_file(tmp_path / "reviews.csv")
+    done, out, _ = domainwise("inspect", file)
+    assert (done, "reviews: 90 texts in 3 domains" in out, "each: 8 tokens" in out) == (0, True, True)
+    assert not (tmp_path / "domainwise-inspect.png").exists()
+    done, _, err = domainwise("inspect", file, "--picture", "p.png")
+    assert (done, "reviews has texts and no images" in err) == (2, True)
+    asked = ("--algorithms", "erm", "--steps", 4, "--seeds", 1, "-o", "out")
+    assert domainwise("compare", "--data", file, *asked)[0] == 0
+    assert domainwise("report", "out")[0] == 0
+    done, out, err = domainwise("fit", "--from", "out", "--data", file, "-o", "model")
+    assert (done, "predict(samples)" in out, "of new images" in out) == (0, True, False), err
+    assert domainwise("evaluate", "model", file)[0] == 0
 
 
 def test_a_table_in_another_encoding_is_a_sentence(tmp_path: Path) -> None:

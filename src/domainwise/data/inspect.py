@@ -68,6 +68,8 @@ class Survey:
     oddities: tuple[str, ...]
     plain: str = ""  # the fingerprint where copies of a file are split as if they were none
     files: tuple[File, ...] = ()  # of the looks, unless they are arrays
+    form: str = "images"  # what the samples are
+    extent: str = ""  # how large each of them is, where they are no images
 
     @cached_property
     def counts(self) -> dict[str, dict[str, int]]:
@@ -152,7 +154,9 @@ def survey(data: Listing | Domains, progress: Progress | None = None) -> Survey:
     """Look at every image of a data set."""
     if isinstance(data, Domains):
         looks = tuple(_look_at_arrays(data))
-        return Survey(data.name, data.fingerprint, data.names, data.classes, looks, (), ())
+        extent = "" if data.form == "images" else data.extent
+        about = (data.name, data.fingerprint, data.names, data.classes)
+        return Survey(*about, looks, (), (), form=data.form, extent=extent)
     looks = tuple(_look_at_files(data, progress))
     good = tuple(look for look in looks if not look.problem)
     readable = replace(data, files=[f for f, look in zip(data.files, looks, strict=True) if not look.problem])

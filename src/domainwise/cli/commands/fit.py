@@ -101,6 +101,8 @@ def _told(folder: Path) -> str:
     if any(code_of(trial)):
         which, option = f"{which}, trust_code=True", f"{option} --trust-code"
     expected = read_card(home).expected
+    what = "images" if trial.input_size else "samples"
+    predict = f"domainwise predict {shlex.quote(str(folder))}{option}"
     elsewhere = expected or "For what it will do on another one, hold domains out: domainwise compare."
     return "\n".join(
         [
@@ -114,7 +116,7 @@ def _told(folder: Path) -> str:
             *from_nothing([trial]),
             "",
             f"card: {home / README}",
-            f"model: {folder}   in Python: domainwise.load({str(folder)!r}{which}).predict(images)",
-            f"of new images: domainwise predict {shlex.quote(str(folder))}{option} IMAGES... -o predictions.csv",
+            f"model: {folder}   in Python: domainwise.load({str(folder)!r}{which}).predict({what})",
+            *([f"of new images: {predict} IMAGES... -o predictions.csv"] if trial.input_size else []),
         ]
     )

@@ -29,6 +29,9 @@ class SurveyFormat(StrEnum):
     json = "json"
 
 
+PICTURE = Path("domainwise-inspect.png")
+
+
 def inspect(
     data: Annotated[
         str, typer.Argument(metavar="DATA", help="DIR, pacs=DIR, manifest.csv or digits: whatever --data takes.")
@@ -36,7 +39,7 @@ def inspect(
     format: Annotated[SurveyFormat, typer.Option("--format", help="How it is printed.")] = SurveyFormat.table,
     picture: Annotated[
         Path, typer.Option("--picture", metavar="FILE", help="Where a sample of the images is drawn.")
-    ] = Path("domainwise-inspect.png"),
+    ] = PICTURE,
     no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw no picture.")] = False,
     manifest: Annotated[
         Path | None,
@@ -60,7 +63,8 @@ def inspect(
         print(json.dumps(surveyed.to_json(), indent=1))
     else:
         _print(surveyed, console(highlight=False, markup=False, soft_wrap=True))
-    if not no_picture:
+    drawn = surveyed.form == "images" or picture != PICTURE  # of other data there is none: who asks for it is told
+    if drawn and not no_picture:
         path = write_contact_sheet(found, picture)
         if not quiet:
             print(f"picture: {path}", file=sys.stderr)
@@ -91,7 +95,7 @@ def _print(survey: Survey, screen: Console) -> None:
         table.add_row(Text(legible(kind)), *(f"{survey.counts[domain][kind]:,}" for domain in survey.domains))
     table.add_section()
     table.add_row("all", *(f"{sum(survey.counts[domain].values()):,}" for domain in survey.domains))
-    screen.print(f"{legible(survey.name)}: {len(survey.looks):,} images in {len(survey.domains)} domains")
+    screen.print(f"{legible(survey.name)}: {len(survey.looks):,} {survey.form} in {len(survey.domains)} domains")
     screen.print(table)
     for line in _lines(survey):
         screen.print(legible(line))
@@ -100,7 +104,9 @@ def _print(survey: Survey, screen: Console) -> None:
 def _lines(survey: Survey) -> list[str]:
     sizes = survey.sizes
     lines = []
-    if survey.looks:
+    if survey.extent:
+        lines.append(f"each: {survey.extent}")
+    elif survey.looks:
         height, width = (f"{sizes[s]['min']} / {sizes[s]['median']} / {sizes[s]['max']}" for s in ("height", "width"))
         lines.append(f"sizes: {sizes['distinct']} distinct; height min / median / max {height}, width {width}")
         lines.append("modes: " + ", ".join(f"{mode} {count:,}" for mode, count in survey.modes.items()))
