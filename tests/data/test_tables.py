@@ -156,3 +156,38 @@ def test_texts_in_a_file_go_through_every_command(domainwise: Command, tmp_path:
 def test_a_table_in_another_encoding_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 2: this is not UTF-8: save the file with that encoding"):
         open_data(written(tmp_path / "x.csv", ["domain,label,text", "a,0,schön", "b,1,so"], encoding="latin-1"))
+
+
+def test_a_folder_of_npz_files_is_its_arrays(tmp_path: Path) -> None:
+    place = tmp_path / "waves"
+    place.mkdir()
+    x, y = np.random.default_rng(0).normal(size=(6, 2, 9)), np.array(["up", "down"] * 3)
+    for name in "ba":
+        np.savez(place / f"{name}.npz", X=x, y=y, group=np.arange(6) // 2)
+    data = open_data(place)
+    groups = dict.fromkeys("ab", np.arange(6) // 2)
+    made = dw.domains({"a": (x, y), "b": (x, y)}, name="waves", groups=groups)
+    assert (data.form, data.fingerprint, data.names) == ("signals", made.fingerprint, ("a", "b"))
+    for name in "ab":
+        np.savez(place / f"{name}.npz", input_ids=np.ones((6, 4), int), attention_mask=np.ones((6, 4), bool), y=y)
+    assert (open_data(place).form, open_data(place).extent) == ("texts", "4 tokens")
+    assert dw.open_data(place).form == "texts"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"X": np.ones((4, 2))}, r"b.npz has X: it must have the samples X and the labels y"),
+        ({"X": np.ones((4, 2)), "y": np.array([0, 1, 0, 1])}, r"b.npz has no group, and others have"),
+        ({"X": np.ones((4, 2)), "y": np.array(["a", None, "b", "a"])}, r"b.npz cannot be read as arrays .* dtype=str"),
+        (None, r"b.npz cannot be read as arrays"),
+    ],
+)
+def test_a_bad_npz_file_is_named(tmp_path: Path, arrays: dict[str, Any] | None, sentence: str) -> None:
+    np.savez(tmp_path / "a.npz", X=np.ones((4, 2)), y=np.array([0, 1, 0, 1]), group=np.arange(4))
+    if arrays is None:
+        (tmp_path / "b.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:100])
+    else:
+        np.savez(tmp_path / "b.npz", **arrays)
+    with pytest.raises(InputError, match=sentence):
+        open_data(tmp_path)

@@ -163,7 +163,13 @@ def find_source(text: str, tokenizer: str = "words") -> Listing | Domains:
         there, is_file = path.exists(), path.is_file()
     if not there:
         return _benchmark(text, tokenizer)
-    return _manifest(path, tokenizer) if is_file else find_folders(path)
+    if is_file:
+        return _manifest(path, tokenizer)
+    from domainwise.data.sources.npz_folder import find_arrays, has_arrays
+
+    with looking():
+        arrays = path.is_dir() and has_arrays(path)
+    return find_arrays(path, tokenizer) if arrays else find_folders(path)
 
 
 def benchmark_named(text: str) -> Benchmark | None:
