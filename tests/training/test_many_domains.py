@@ -177,6 +177,10 @@ def test_of_hundreds_of_targets_a_table_has_percentiles_and_csv_has_each(tmp_pat
     assert re.search(r"algorithm +worst +10 % +median +90 % +Avg +validation", table)
     assert "Columns are over 120 targets" in " ".join(table.split())
     assert sum(name in results.table("csv") for name in data.names) == 120
+    page = results.report(tmp_path / "page.html").read_text()
+    assert "Of 120 targets, the 20 with the lowest accuracy are looked into for this." in page
+    assert page.count("target accuracy, % against the step, target d") == 20
+    assert "Worst targets" in page
     erm = [one.result["selected"]["target"] for one in results.outcomes if one.trial.algorithm == "erm"]
     (row,) = [row for row in narrowed(accuracy_table(results.outcomes)).rows if row.algorithm == "erm"]
     assert [cell.mean for cell in row.cells[:4]] == pytest.approx([*np.percentile(erm, [0, 10, 50, 90])])

@@ -91,6 +91,18 @@ def sample(grid: Grid, most: int) -> Grid:
     }
 
 
+def worst_targets(grid: Grid, most: int) -> Grid:
+    """Keep the targets with the lowest accuracy, mean over all trials, where there are more than ``most``."""
+    found: dict[str, list[float]] = {column: [] for groups in grid.values() for column in groups}
+    if len(found) <= most:
+        return grid
+    for groups in grid.values():
+        for column, group in groups.items():
+            found[column] += [value for one in group.values() if (value := accuracy(one)) is not None]
+    worst = {*sorted(found, key=lambda column: fmean(found[column]) if found[column] else 2.0)[:most]}
+    return {name: {k: group for k, group in groups.items() if k in worst} for name, groups in grid.items()}
+
+
 def most_seeds(grid: Grid) -> int:
     return max((len(group) for groups in grid.values() for group in groups.values()), default=0)
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from domainwise.data.splits import OFFICIAL
 from domainwise.experiment.integrity import Damaged, read
 from domainwise.experiment.results import Outcome
 from domainwise.report.grid import accuracy, label, tabled, target
@@ -15,28 +16,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def by_group(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, int]]:
-    """Return the accuracy in every group, mean over the seeds, and the number of its images."""
-    found: dict[str, list[tuple[float, int]]] = {}
+def by_group(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, int | None]]:
+    """Return the accuracy in every group, mean over the seeds, and the number of its images where it is known."""
+    found: dict[str, list[tuple[float, int | None]]] = {}
     for outcome in outcomes:
         for name, share, images in groups_of(outcome):
             found.setdefault(name, []).append((share, images))
     return {name: (fmean(share for share, _ in own), own[0][1]) for name, own in found.items()}
 
 
-def groups_of(outcome: Outcome) -> Iterator[tuple[str, float, int]]:
-    """Yield the groups of the targets with the accuracy of the selected model, and the number of their images."""
+def groups_of(outcome: Outcome) -> Iterator[tuple[str, float, int | None]]:
+    """Yield the groups of the test images, or the targets, with their accuracy and where known the number of images."""
     if accuracy(outcome) is None:
         return
-    counts: dict[str, Any] = {}
+    if outcome.trial.targets != (OFFICIAL,):
+        yield from ((name, share, None) for name, share in outcome.selected.get("targets", {}).items())
+        return
     with suppress(Damaged, FileNotFoundError):
-        counts = read(outcome.folder / "counts.json").get(outcome.average or "model", {})
-    for name in outcome.trial.targets:
-        part = counts.get(name, {}).get("main", {})
-        if "groups" in part:
-            yield from ((group, share, int(images)) for group, (share, images) in part["groups"].items())
-        elif "accuracy" in part:
-            yield name, part["accuracy"], part.get("count", 0)
+        counts: dict[str, Any] = read(outcome.folder / "counts.json").get(outcome.average or "model", {})
+        part = counts.get(OFFICIAL, {}).get("main", {})
+        yield from ((group, share, int(images)) for group, (share, images) in part.get("groups", {}).items())
 
 
 def frame(outcomes: Sequence[Outcome]) -> pd.DataFrame:

@@ -32,8 +32,9 @@ def section(grid: Grid) -> Section | None:
         cells = ["\N{EN DASH}" if value is None else percent(value) for value in (*shares, *each)]
         rows.append((algorithm, [(cell, "") for cell in cells]))
     caption = (
-        f"Accuracy in percent over {len(names)} groups of the test images, mean over the seeds, and on the "
-        f"{len(worst)} worst of them, with the number of their images. In Python results.groups() has all."
+        f"Accuracy in percent over {len(names)} {'groups of the test images' if any(images.values()) else 'targets'}, "
+        f"mean over the seeds, and on the {len(worst)} worst of them, with the number of images where it is known. In "
+        "Python results.groups() has all."
     )
-    columns = [*SHARES, *(f"{name} ({images[name]})" for name in worst)]
-    return Section("groups", "Worst groups", caption, columns, rows)
+    columns = [*SHARES, *(f"{name} ({images[name]})" if images[name] else name for name in worst)]
+    return Section("groups", "Worst groups" if any(images.values()) else "Worst targets", caption, columns, rows)

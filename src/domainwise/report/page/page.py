@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from domainwise.errors import InputError
+from domainwise.errors import InputError, some
 from domainwise.experiment.results import Outcome
 from domainwise.files import PAGE, check_output, write_output
 from domainwise.machine import human_duration
 from domainwise.report.formats import Table
-from domainwise.report.grid import Grid, arrange, label, most_seeds, natural, ordered, sample, target
+from domainwise.report.grid import Grid, arrange, label, most_seeds, natural, ordered, sample, target, worst_targets
 from domainwise.report.page import balance, classes, figures, groups, measures, walks
 from domainwise.report.page.classes import class_names, tallies
 from domainwise.report.page.mistakes import Gallery
@@ -23,7 +23,7 @@ from domainwise.report.page.surfaces import surfaces
 from domainwise.report.power import Power, power_of
 from domainwise.report.recommend import Recommendation, answer
 from domainwise.report.statistics import shown
-from domainwise.report.tables import narrowed, table_of
+from domainwise.report.tables import WIDE, narrowed, table_of
 
 AGAIN = 20  # seconds after which a page about running trials loads itself again
 
@@ -95,15 +95,15 @@ def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-SECTIONS = (groups.section, walks.section)  # tables that need no template of their own, in this order
+MANY = 40  # names that are not all told at the top of a page
 READ = 1000  # trials whose records and counts are read for one page, which shows means of them
 
 
 def _content(outcomes: Sequence[Outcome], power: Power, row: Recommendation | None) -> dict[str, Any]:
     grid = arrange(outcomes)
     table = narrowed(table_of(grid, outcomes))
-    some = sample(grid, READ)
-    drawn = figures.legible(some, table)
+    looked_into = sample(worst_targets(grid, WIDE), READ)
+    drawn = figures.legible(looked_into, table)
     return {
         "answer": answer(outcomes, power, row),
         "power": power,
@@ -111,17 +111,17 @@ def _content(outcomes: Sequence[Outcome], power: Power, row: Recommendation | No
         "table": table,
         "calibrated": [*next(iter(grid.values()), {}), "Avg"],
         "accuracies": figures.accuracies(table),
-        "sampled": _sampled(some, grid),
+        "sampled": _sampled(looked_into, grid),
         "legend": figures.styles(drawn),
         "curves": figures.learning_curves(drawn),
         "banded": len(drawn) <= figures.BANDS,
         "undrawn": len(grid) - len(drawn),
         "measures": measures.rows(grid),
         "measure_names": [*measures.COLUMNS.values(), "which target"],
-        **_classes(some),
+        **_classes(looked_into),
         "surfaces": surfaces(grid),
         "balance": balance.section(grid),
-        "sections": [section for make in SECTIONS if (section := make(some))],
+        "sections": [section for one in (groups.section(grid), walks.section(looked_into)) if (section := one)],
         "lines": lines(outcomes),
         "settings": settings(outcomes),
         "versions": versions(outcomes),
@@ -130,10 +130,13 @@ def _content(outcomes: Sequence[Outcome], power: Power, row: Recommendation | No
     }
 
 
-def _sampled(some: Grid, grid: Grid) -> str:
+def _sampled(few: Grid, grid: Grid) -> str:
     """Say that not all seeds are looked into, where that is so."""
-    shown, there = most_seeds(some), most_seeds(grid)
-    return f"Of {there} seeds, the first {shown} are looked into for this." if shown < there else ""
+    shown, there = most_seeds(few), most_seeds(grid)
+    targets, all_targets = (len(next(iter(one.values()), {})) for one in (few, grid))
+    said = [f"Of {there} seeds, the first {shown} are looked into for this."] if shown < there else []
+    told = f"Of {all_targets} targets, the {targets} with the lowest accuracy are looked into for this."
+    return " ".join([*said, told] if targets < all_targets else said)
 
 
 def _classes(grid: Grid) -> dict[str, Any]:
@@ -177,7 +180,7 @@ def asked(outcomes: Sequence[Outcome]) -> list[Fact]:
 
 
 def _counted(name: str, found: Sequence[str], beside: str = "") -> Fact:
-    return Fact(name, str(len(found)), ", ".join(found) + beside)
+    return Fact(name, str(len(found)), (some(found) if len(found) > MANY else ", ".join(found)) + beside)
 
 
 def listed(values: Iterable[str], most: int = 4) -> str:
