@@ -31,7 +31,9 @@ _DATA = typer.Option(
 )  # fmt: skip
 Data = Annotated[str, _DATA]
 DataIfAny = Annotated[str | None, _DATA]
-Algorithms = Annotated[str, typer.Option(help="Such as erm,fish or arith(inner_steps=3) or my_idea.py:MyIdea; or all.")]
+Algorithms = Annotated[
+    str, typer.Option(help="Algorithms: erm,fish or arith(inner_steps=3) or my_idea.py:MyIdea, or all.")
+]
 Targets = Annotated[
     str,
     typer.Option(help="Domains to hold out: a,b or all, one after the other; a+b at once; official: the data's split."),
@@ -56,7 +58,9 @@ Cache = Annotated[
 Device = Annotated[str, typer.Option(help='"cpu", "cuda", "cuda:1", or "auto": a GPU if there is one.')]
 Precision = Annotated[
     str | None,
-    typer.Option(metavar="fp32|tf32|bf16", help="Of the featurizer; fp32 as published, bf16 by default on a GPU."),
+    typer.Option(
+        metavar="fp32|tf32|bf16", help="Precision of the featurizer: fp32 as published, bf16 by default on a GPU."
+    ),
 ]
 NoCompile = Annotated[bool, typer.Option("--no-compile", help="On a GPU: do not compile the featurizer.")]
 NoCapture = Annotated[bool, typer.Option("--no-capture", help="On a GPU: do not record updates in a CUDA graph.")]
@@ -65,7 +69,7 @@ TrustCode = Annotated[
     bool, typer.Option("--trust-code", help="Run the Python file that the model names, if it is what it was.")
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, only the result.")]
-TableFormat = Annotated[Format, typer.Option("--format", help="How the table is printed.")]
+TableFormat = Annotated[Format, typer.Option("--format", help="Format of the table.")]
 Select = Annotated[
     str | None,
     typer.Option(
@@ -79,7 +83,7 @@ Timeout = Annotated[
     typer.Option(min=1, metavar="SECONDS", help="Give up on a trial that takes longer, and go on with the others."),
 ]
 Keep = Annotated[
-    Kept, typer.Option("--keep", help="Which models stay: the best of every trial, none, or that of every evaluation.")
+    Kept, typer.Option("--keep", help="Models to keep: the best of every trial, none, or that of every evaluation.")
 ]
 Snapshots = Annotated[
     int, typer.Option(min=0, metavar="N", help="Keep this many models of every trial too, spread over its training.")
@@ -98,7 +102,7 @@ class PaperChoices:
     ] = None
     weights: Annotated[
         str | None,
-        typer.Option(metavar="none|pretrained|FILE", help="What a backbone starts from; FILE is a local one."),
+        typer.Option(metavar="none|pretrained|FILE", help="Weights that a backbone starts from; FILE is a local one."),
     ] = None
     steps: Annotated[int | None, typer.Option(help="Updates of one trial.")] = None
     batch: Annotated[int | None, typer.Option("--batch", help="Images of each source domain in one update.")] = None
@@ -231,7 +235,7 @@ class Cluster:
     ] = Engine.local
     address: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Of a Ray cluster; without it one is started on this machine."),
+        typer.Option(metavar="HOST:PORT", help="Address of a Ray cluster; without it one is started on this machine."),
     ] = None
 
 

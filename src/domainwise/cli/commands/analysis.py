@@ -31,16 +31,18 @@ def balance(
     run: Annotated[str, typer.Argument(help="A trial that kept its model, one saved model, or a comparison.")],
     data: o.Data,
     *,
-    along: Annotated[bool, typer.Option("--along", help="At every snapshot of the training too.")] = False,
+    along: Annotated[bool, typer.Option("--along", help="Measure at every snapshot of the training too.")] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="With --along, a picture against the step: an SVG file.")
+        Path | None, typer.Option("-o", "--output", help="With --along, draw a picture against the step: an SVG file.")
     ] = None,
     algorithms: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Of a comparison, the trials of these algorithms alone.")
+        str | None, typer.Option(metavar="A,B", help="Measure only the trials of these algorithms.")
     ] = None,
-    steps: Annotated[int, typer.Option(min=1, max=o.MOST, help="Of descent from the model to a domain's expert.")] = 30,
-    lr: Annotated[float, typer.Option(min=1e-9, max=o.STEEPEST, help="Of these steps.")] = 1e-2,
-    images: Annotated[int, typer.Option(min=1, max=o.MOST, help="Of a domain at most.")] = 1000,
+    steps: Annotated[
+        int, typer.Option(min=1, max=o.MOST, help="Steps of descent from the model to a domain's expert.")
+    ] = 30,
+    lr: Annotated[float, typer.Option(min=1e-9, max=o.STEEPEST, help="Length of these steps.")] = 1e-2,
+    images: Annotated[int, typer.Option(min=1, max=o.MOST, help="Images of a domain at most.")] = 1000,
     inside: o.Inside,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with each trial, for the report.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Every number, a line of JSON for each trial.")] = False,
@@ -168,7 +170,7 @@ def surface(
         str | None,
         typer.Option(metavar="A,B,C", help="Folders of three saved models: the plane through these, without a walk."),
     ] = None,
-    points: Annotated[int, typer.Option(min=3, max=1000, help="Of the grid, on a side.")] = 25,
+    points: Annotated[int, typer.Option(min=3, max=1000, help="Points on a side of the grid.")] = 25,
     margin: Annotated[float, typer.Option(min=0, max=1000, help="Around the three models, in their own extent.")] = 0.5,
     steps: Annotated[int, typer.Option(min=1, max=o.MOST, help="Updates on each domain.")] = 30,
     lr: Annotated[
@@ -176,10 +178,10 @@ def surface(
         typer.Option(
             min=1e-9,
             max=o.STEEPEST,
-            help="Of these updates; by default 0.01, or less where that diverges.",
+            help="Length of these updates; by default 0.01, or less where that diverges.",
         ),
     ] = None,
-    images: Annotated[int, typer.Option(min=1, max=o.MOST, help="Of a domain at most.")] = 1000,
+    images: Annotated[int, typer.Option(min=1, max=o.MOST, help="Images of a domain at most.")] = 1000,
     inside: o.Inside,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the numbers with the trial too, for the report.")] = False,
     quiet: o.Quiet = False,

@@ -47,7 +47,7 @@ class Speed:
 
 @o.grouped
 def bench(
-    algorithms: Annotated[str, typer.Option(help="Which ones, or all.")] = "erm,fish,arith",
+    algorithms: Annotated[str, typer.Option(help="Algorithms to measure, or all.")] = "erm,fish,arith",
     network: Annotated[
         str, typer.Option(help="small, or a timm backbone; its weights do not matter here.")
     ] = "resnet50",
@@ -57,7 +57,7 @@ def bench(
     updates: Annotated[int, typer.Option(min=1, max=MOST, help="Updates to time.")] = 30,
     *,
     speed: Speed,
-    format: Annotated[BenchFormat, typer.Option("--format", help="How it is printed.")] = BenchFormat.table,
+    format: Annotated[BenchFormat, typer.Option("--format", help="Format of the table.")] = BenchFormat.table,
 ) -> None:
     """Measure how fast this machine trains: milliseconds per update, images per second, memory."""
 

@@ -47,7 +47,7 @@ def clear(
     name: Annotated[str | None, typer.Argument(help="One of them, as listed; also without the hash behind it.")] = None,
     all: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     compiled: Annotated[
-        bool, typer.Option("--compiled", help="What was compiled for GPUs instead; that is made again too.")
+        bool, typer.Option("--compiled", help="Clear code that was compiled for GPUs instead; it is made again too.")
     ] = False,
     cache: o.Cache = None,
 ) -> None:

@@ -30,7 +30,9 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a .html page, or .csv or .json.")
     ] = None,
-    format: Annotated[EvaluationFormat, typer.Option("--format", help="How it is printed.")] = EvaluationFormat.table,
+    format: Annotated[
+        EvaluationFormat, typer.Option("--format", help="Format of the answer.")
+    ] = EvaluationFormat.table,
     which: Asked = None,
     pictures: Annotated[bool, typer.Option("--pictures", help="Show pictures of a named benchmark too.")] = False,
     device: o.Device = "auto",

@@ -36,9 +36,9 @@ def inspect(
     data: Annotated[
         str, typer.Argument(metavar="DATA", help="DIR, pacs=DIR, manifest.csv or digits: whatever --data takes.")
     ],
-    format: Annotated[SurveyFormat, typer.Option("--format", help="How it is printed.")] = SurveyFormat.table,
+    format: Annotated[SurveyFormat, typer.Option("--format", help="Format of the answer.")] = SurveyFormat.table,
     picture: Annotated[
-        Path, typer.Option("--picture", metavar="FILE", help="Where a sample of the images is drawn.")
+        Path, typer.Option("--picture", metavar="FILE", help="Draw a sample of the images into this file.")
     ] = PICTURE,
     no_picture: Annotated[bool, typer.Option("--no-picture", help="Draw no picture.")] = False,
     manifest: Annotated[

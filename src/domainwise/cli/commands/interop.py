@@ -66,7 +66,7 @@ def import_domainbed(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Also write the runs as trials, for domainwise report.")
     ] = None,
-    format: Annotated[o.Format, typer.Option("--format", help="How the tables are printed.")] = o.Format.table,
+    format: Annotated[o.Format, typer.Option("--format", help="Format of the tables.")] = o.Format.table,
     quiet: o.Quiet = False,
 ) -> None:
     """Print the tables of DomainBed sweeps as DomainBed does, for its three ways of selecting a model."""

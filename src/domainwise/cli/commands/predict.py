@@ -26,15 +26,15 @@ class PredictionFormat(StrEnum):
 Saved = Annotated[
     Path,
     typer.Argument(
-        metavar="MODEL", help="What fit wrote, a trial that kept its model, one saved model, or hf:USER/MODEL."
+        metavar="MODEL", help="Folder that fit wrote, trial that kept its model, saved model, or hf:USER/MODEL."
     ),
 ]
 Places = Annotated[list[Path], typer.Argument(metavar="IMAGES", help="Image files, and folders to search for them.")]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a .csv or .json file instead.")
 ]
-Printed = Annotated[PredictionFormat | None, typer.Option("--format", help="How it is printed; as a table by default.")]
-Probabilities = Annotated[bool, typer.Option("--probabilities", help="Of every class.")]
+Printed = Annotated[PredictionFormat | None, typer.Option("--format", help="Format of the answer; a table by default.")]
+Probabilities = Annotated[bool, typer.Option("--probabilities", help="Print the probability of every class.")]
 Least = Annotated[
     float, typer.Option(metavar="SHARE", help="Give no class to images whose most probable one is below this, 0 to 1.")
 ]

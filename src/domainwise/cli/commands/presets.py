@@ -26,8 +26,10 @@ def list_presets() -> None:
 def show(
     name: Annotated[str, typer.Argument(help="quick, domainbed, swad, wilds or fish.")],
     benchmark: Annotated[str, typer.Option(help="For which benchmark: pacs, vlcs, ...")] = "",
-    network: Annotated[str | None, typer.Option(help="With another network.")] = None,
-    set: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="With other settings.")] = None,
+    network: Annotated[str | None, typer.Option(help="Show it with another network.")] = None,
+    set: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Show it with other settings.")
+    ] = None,
 ) -> None:
     """Print every setting, and where its value comes from."""
     from dataclasses import fields

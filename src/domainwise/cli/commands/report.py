@@ -41,7 +41,7 @@ def report(
         float, typer.Option(metavar="POINTS", help="The smallest difference between two algorithms that matters.")
     ] = 1.0,
     baseline: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What algorithms are compared with; erm where it was run.")
+        str | None, typer.Option(metavar="NAME", help="Compare algorithms with this one; erm where it was run.")
     ] = None,
     window: Annotated[
         str | None, typer.Option(metavar="A-B", help="Compare by the mean over the evaluations at these updates.")

@@ -55,7 +55,7 @@ def reproduce(
     seeds: o.Seeds = "3",
     per_domain: Annotated[bool, typer.Option("--per-domain", help="Tables 1 and 4 with a column per domain.")] = False,
     error: Annotated[
-        Error, typer.Option(help="What ± is; domainbed: of the population, as published tables have it.")
+        Error, typer.Option(help="Meaning of ±; domainbed: of the population, as published tables have it.")
     ] = (Error.standard_error),
     preset: Annotated[
         str | None, typer.Option(metavar="NAME", help="That of each table if none is given; quick for other data.")
