@@ -11,7 +11,10 @@ import torch
 from made_trials import Killed, die, remains, run, trial
 
 import domainwise as dw
+from domainwise.acceleration.cuda_graph import updater
+from domainwise.acceleration.recorders import Tapes
 from domainwise.algorithms import create, names
+from domainwise.analysis.task import Losses, gradient, task
 from domainwise.data.batches.feed import Feed, batches
 from domainwise.data.batches.inputs import Inputs, Part
 from domainwise.data.batches.rows import Rows
@@ -245,3 +248,27 @@ def test_dicts_of_ones_own_need_a_network_of_ones_own(tmp_path: Path) -> None:
 def test_what_is_for_images_is_refused_for_texts(tmp_path: Path, settings: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         dw.fit(texts(), "erm", output=tmp_path / "refused", **settings)
+
+
+@pytest.mark.parametrize("name", ["arith", "coral"])
+def test_updates_on_dicts_are_recorded_and_replayed_to_the_last_digit(name: str) -> None:
+    after = []
+    for recorder in (None, Tapes()):
+        algorithm = create(name, lr=1e-2).setup(_net(), seed=0)
+        update = updater(algorithm, capture=recorder is not None, recorder=recorder)
+        feed = Feed([Part(domain, np.arange(40), "cpu") for domain in texts()], Inputs("none", 0), 8, 0)
+        for _ in range(8):
+            update(feed.draw())
+        after.append([p.detach().clone() for p in algorithm.net.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*after, strict=True))
+
+
+def test_a_model_of_dicts_is_looked_into(tmp_path: Path) -> None:
+    data = texts()
+    model = dw.fit(data, "arith", steps=3, output=tmp_path / "model")
+    looked = task(model, data)
+    losses = Losses(looked)()
+    for loss, (x, y) in zip(losses, looked.domains.values(), strict=True):
+        assert torch.allclose(loss, torch.nn.functional.cross_entropy(looked.net(x), y), atol=1e-5)
+    assert gradient(looked, "a").isfinite().all()
+    assert len(looked.minibatches("a", 2, 4)[0][0]["input_ids"]) == 4

@@ -67,6 +67,6 @@ def outputs(task: Task, domain: str, model: Tensor) -> Tensor:
     x, y = task.domains[domain]
     with kept(params):
         put(params, model)
-        parts = chunks((x, y), evenly(len(y), FORWARD[x.device.type]))
+        parts = chunks((x, y), evenly(len(y), FORWARD[y.device.type]))
         rows = [task.net(images).double().softmax(1)[labels != BLANK] for images, labels in parts]
     return torch.cat(rows)

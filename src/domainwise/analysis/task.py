@@ -25,8 +25,9 @@ from domainwise.data.splits import is_official, official_rows, split_domain
 from domainwise.errors import InputError
 from domainwise.experiment.settings import CHOICES
 from domainwise.experiment.trial import Trial
-from domainwise.losses import Batch
+from domainwise.losses import Batch, joined
 from domainwise.networks.network import Network
+from domainwise.networks.samples import each, one_of, put_together, split
 from domainwise.saved_models.model import Model
 from domainwise.seeds import seed_hash
 
@@ -67,7 +68,7 @@ class Task:
         x, y = self.domains[domain]
         generator = torch.Generator().manual_seed(seed_hash(self.seed, "analysis", domain))
         drawn = torch.randint(len(y), (count, size), generator=generator).to(y.device)
-        return [(x[rows], y[rows]) for rows in drawn]
+        return [(each(lambda t, rows=rows: t[rows], x), y[rows]) for rows in drawn]
 
 
 def task(model: Model, data: Domains, most: int = 1000, *, precision: str | None = None) -> Task:
@@ -103,10 +104,10 @@ def _whole(part: Part, inputs: Inputs, most: int, precision: str) -> Batch:
     rows = torch.arange(min(len(part), most))  # the split has shuffled them
     chosen = Chosen.of(torch.split(rows, EVALUATION_BATCH), part.device)
     pieces = [inputs.plain(part, some) for some in chosen]
-    if pieces[0].is_cuda:
+    if isinstance(pieces[0], Tensor) and pieces[0].is_cuda:
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         pieces = [piece.to(dtype, memory_format=torch.channels_last) for piece in pieces]
-    return torch.cat(pieces), part.labels[: len(rows)]
+    return put_together(pieces), part.labels[: len(rows)]
 
 
 def place(params: Iterable[nn.Parameter]) -> Tensor:
@@ -137,17 +138,17 @@ class Losses:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.sizes = [len(y) for _, y in task.domains.values()]
-        x, y = (torch.cat([batch[i] for batch in task.domains.values()]) for i in (0, 1))
-        most = FORWARD[x.device.type]
-        if x.is_cuda and x.element_size() > 2:
+        x, y = joined([*task.domains.values()])
+        most = FORWARD[y.device.type]
+        if y.is_cuda and one_of(x).element_size() > 2:
             most //= 2
         self.chunks = chunks((x, y), evenly(len(y), most))
 
     @torch.no_grad()
     def __call__(self) -> Tensor:
         """Return one loss for each domain, on the device."""
-        each = torch.cat([F.cross_entropy(self.task.net(x), y, reduction="none") for x, y in self.chunks])
-        return torch.stack([part.mean() for part in torch.split(each[: sum(self.sizes)], self.sizes)])
+        losses = torch.cat([F.cross_entropy(self.task.net(x), y, reduction="none") for x, y in self.chunks])
+        return torch.stack([part.mean() for part in torch.split(losses[: sum(self.sizes)], self.sizes)])
 
 
 def gradient(task: Task, domain: str) -> Tensor:
@@ -156,7 +157,7 @@ def gradient(task: Task, domain: str) -> Tensor:
     x, y = task.domains[domain]
     longest = max(len(labels) for _, labels in task.domains.values())
     total = [torch.zeros_like(p) for p in params]
-    for images, labels in chunks((x, y), evenly(longest, BACKWARD[x.device.type])):
+    for images, labels in chunks((x, y), evenly(longest, BACKWARD[y.device.type])):
         loss = F.cross_entropy(task.net(images), labels, reduction="sum") / len(y)
         torch._foreach_add_(total, torch.autograd.grad(loss, params))
     return torch.cat([part.reshape(-1) for part in total])
@@ -172,6 +173,8 @@ def chunks(batch: Batch, size: int) -> list[Batch]:
     x, y = batch
     missing = -len(y) % size
     if missing:
-        x = F.pad(x, [0, 0] * (x.dim() - 1) + [0, missing])  # unlike a cat of both, in the layout of x
+        x = each(
+            lambda t: F.pad(t, [0, 0] * (t.dim() - 1) + [0, missing]), x
+        )  # unlike a cat of both, in the layout of x
         y = F.pad(y, [0, missing], value=BLANK)
-    return list(zip(torch.split(x, size), torch.split(y, size), strict=True))
+    return list(zip(split(x, size), torch.split(y, size), strict=True))
