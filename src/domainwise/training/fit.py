@@ -150,11 +150,6 @@ def fitted(
     if len(specs) != 1:
         raise InputError(f"fit trains one algorithm, got {len(specs)}: {', '.join(spec.label for spec in specs)}")
     check_fit(settings.selection, seed)
-    if data.has_official_split:
-        warn(
-            f"fit trains on all images of {data.name}, those of the official val and test too, so that no score on "
-            "them means anything afterwards: compare with the targets official leaves models of the train images alone"
-        )
     (trial,) = plan(data.split_by(settings.duplicates), specs, [()], [seed], settings, averages_for(settings, average))
     return trial
 
@@ -168,6 +163,11 @@ def laid_out(
     tried: Mapping[str, tuple[float, float]] | None = None,
 ) -> Fitting:
     """Return the training of a trial that holds no domain out; refuse a folder that has another model."""
+    if data.has_official_split:
+        warn(
+            f"fit trains on all images of {data.name}, those of the official val and test too, so that no score on "
+            "them means anything afterwards: compare with the targets official leaves models of the train images alone"
+        )
     folder = Path(output).expanduser() if output else _own_folder(trial)
     _refuse_another(folder, trial)
     return Fitting(data, trial, folder, expected, choice, tried or {})
