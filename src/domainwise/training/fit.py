@@ -165,8 +165,7 @@ def laid_out(
     """Return the training of a trial that holds no domain out; refuse a folder that has another model."""
     if data.has_official_split:
         warn(
-            f"fit trains on all images of {data.name}, those of the official val and test too, so that no score on "
-            "them means anything afterwards: compare with the targets official leaves models of the train images alone"
+            f"fit trains on all images of {data.name}, those of the official val and test too: score no model on these"
         )
     folder = Path(output).expanduser() if output else _own_folder(trial)
     _refuse_another(folder, trial)
