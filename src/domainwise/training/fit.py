@@ -164,9 +164,7 @@ def laid_out(
 ) -> Fitting:
     """Return the training of a trial that holds no domain out; refuse a folder that has another model."""
     if data.has_official_split:
-        warn(
-            f"fit trains on all images of {data.name}, those of the official val and test too: score no model on these"
-        )
+        warn(f"fit trains on all images of {data.name}, those of the official val and test too: score nothing on them")
     folder = Path(output).expanduser() if output else _own_folder(trial)
     _refuse_another(folder, trial)
     return Fitting(data, trial, folder, expected, choice, tried or {})
