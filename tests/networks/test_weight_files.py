@@ -203,7 +203,7 @@ def test_a_hub_that_never_answers_is_not_waited_for(cache: Path, monkeypatch: py
 
 def test_offline_mode_does_not_ask_the_hub_at_all(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(pretrained, "_answers", lambda address: pytest.fail("asked"))
+    monkeypatch.setattr(pretrained, "hub_answers", lambda address: pytest.fail("asked"))
     with pytest.raises(InputError, match="HF_HUB_OFFLINE is set, and they are not in the cache"):
         build("resnet18", RGB, 5, pretrained=True)
 
@@ -211,7 +211,7 @@ def test_offline_mode_does_not_ask_the_hub_at_all(cache: Path, monkeypatch: pyte
 def test_weights_in_the_cache_are_used_without_asking_the_hub(
     cache: Path, monkeypatch: pytest.MonkeyPatch, imagenet: Tensors
 ) -> None:
-    monkeypatch.setattr(pretrained, "_answers", lambda address: pytest.fail("asked"))
+    monkeypatch.setattr(pretrained, "hub_answers", lambda address: pytest.fail("asked"))
     repository = cache / "models--timm--resnet18.tv_in1k"
     snapshot = repository / "snapshots" / ("0" * 40)
     snapshot.mkdir(parents=True)

@@ -154,9 +154,8 @@ def survey(data: Listing | Domains, progress: Progress | None = None) -> Survey:
     """Look at every image of a data set."""
     if isinstance(data, Domains):
         looks = tuple(_look_at_arrays(data))
-        extent = "" if data.form == "images" else data.extent
-        about = (data.name, data.fingerprint, data.names, data.classes)
-        return Survey(*about, looks, (), (), form=data.form, extent=extent)
+        form: Any = {"form": data.form, "extent": "" if data.form == "images" else data.extent}
+        return Survey(data.name, data.fingerprint, data.names, data.classes, looks, (), (), **form)
     looks = tuple(_look_at_files(data, progress))
     good = tuple(look for look in looks if not look.problem)
     readable = replace(data, files=[f for f, look in zip(data.files, looks, strict=True) if not look.problem])
