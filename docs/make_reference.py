@@ -93,10 +93,17 @@ def table_of_names() -> str:
 EXAMPLES: dict[str, str] = tomllib.loads((Path(__file__).parent / "examples.toml").read_text(encoding="utf-8"))
 
 
+REQUESTS = "set_fit_request, set_score_request, set_split_request"  # scikit-learn's own, with links into its pages
+
+
 def documented(module: str, name: str) -> str:
     thing = getattr(__import__(module, fromlist=[name]), name)
     how = "autoclass" if isinstance(thing, type) else "autofunction" if callable(thing) else "autodata"
-    members = "\n   :members:\n" if how == "autoclass" and not issubclass(thing, Exception) else "\n"
+    members = (
+        f"\n   :members:\n   :exclude-members: {REQUESTS}\n"
+        if how == "autoclass" and not issubclass(thing, Exception)
+        else "\n"
+    )
     example = EXAMPLES.get(name, "") if module == "domainwise" else ""
     shown = f"```python\nimport domainwise as dw\n\n{example.strip()}\n```\n\n" if example else ""
     return f"```{{eval-rst}}\n.. {how}:: {module}.{name}{members}```\n\n{shown}"

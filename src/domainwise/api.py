@@ -15,7 +15,14 @@ from domainwise.data.decoded.cache import Store
 from domainwise.data.domains import Domains
 from domainwise.errors import InputError, typed, warn
 from domainwise.experiment.output_folder import (
-    before, default_folder, ended, make_room, opened, refuse_file, restored, serves,
+    before,
+    default_folder,
+    ended,
+    make_room,
+    opened,
+    refuse_file,
+    restored,
+    serves,
 )  # fmt: skip
 from domainwise.experiment.records import Event
 from domainwise.experiment.results import DAMAGED, Outcome, listing, variants

@@ -20,7 +20,7 @@ from domainwise.data.domains import FREE, HOLDOUT, MAIN, Domain, Domains
 from domainwise.data.inspect import survey
 from domainwise.data.sources.folders import folders
 from domainwise.data.sources.open import find_source, open_data
-from domainwise.data.splits import joined, split, split_domain
+from domainwise.data.splits import holds_none_out, joined, split, split_domain
 from domainwise.experiment.settings import resolve
 from domainwise.files import checksum
 
@@ -167,15 +167,16 @@ def test_copies_follow_the_one_whose_part_is_fixed() -> None:
         assert sorted([*main, *held_out]) == list(range(10))
 
 
-def test_one_image_again_and_again_cannot_be_split(tmp_path: Path) -> None:
+def test_one_image_again_and_again_is_trained_on_whole_with_a_note(tmp_path: Path) -> None:
     for domain in ("a", "b"):
         for i in range(3):
             draw(tmp_path / "data" / domain / "cat" / f"{i}.png")
     draw(tmp_path / "data" / "b" / "dog" / "x.png", (0, 0, 0))
     with pytest.warns(UserWarning, match="copies of others|several domains|only domain"):
         data = folders(tmp_path / "data")
-    with pytest.raises(dw.InputError, match='all images of domain "a" are of one group'):
-        split_domain(data["a"], 0, 0.2, 0)
+    main, held_out = split_domain(data["a"], 0, 0.2, 0)
+    assert (len(main), len(held_out)) == (3, 0)
+    assert holds_none_out(data["a"], 0.4)
 
 
 def test_copies_that_the_manifest_puts_into_both_parts_are_told_of(tmp_path: Path) -> None:

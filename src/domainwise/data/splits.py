@@ -21,12 +21,10 @@ def split_domain(domain: Domain, position: int, holdout: float, seed: int) -> tu
 
     Images that an official split validates or tests on are like any other: here it is a whole domain that is tested on.
     """
-    groups, fixed = domain.groups, domain.fixed
+    groups, fixed = _inseparable(domain), domain.fixed
     if fixed is not None:
         fixed = np.where(fixed >= VAL, np.int8(FREE), fixed)
-    if domain.copies is not None:
-        groups = domain.copies if groups is None else joined(groups, domain.copies)
-        fixed = None if fixed is None else _followed(groups, fixed)
+        fixed = fixed if domain.copies is None or groups is None else _followed(groups, fixed)
     main, held_out = split(len(domain), holdout, seed, position, groups, fixed)
     if len(main) == 0:
         raise InputError(
@@ -37,8 +35,16 @@ def split_domain(domain: Domain, position: int, holdout: float, seed: int) -> tu
 
 def holds_none_out(domain: Domain, holdout: float) -> bool:
     """Whether a domain is too small to hold a part out, or all its images are of one group."""
-    alone = domain.groups is not None and len(np.unique(domain.groups)) == 1
+    groups = _inseparable(domain)
+    alone = groups is not None and len(np.unique(groups)) == 1
     return domain.fixed is None and (alone or int(len(domain) * holdout) == 0)
+
+
+def _inseparable(domain: Domain) -> Labels | None:
+    """Return the group of every image that must be on one side of the split with it, copies of a file included."""
+    if domain.copies is None:
+        return domain.groups
+    return domain.copies if domain.groups is None else joined(domain.groups, domain.copies)
 
 
 def is_official(data: Domains, targets: Sequence[str]) -> bool:

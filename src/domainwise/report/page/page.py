@@ -97,6 +97,7 @@ def _digest(script: str) -> str:
 
 MANY = 40  # names that are not all told at the top of a page
 READ = 1000  # trials whose records and counts are read for one page, which shows means of them
+SECTIONS = (walks.section,)  # tables of what is read that need no template of their own, in this order
 
 
 def _content(outcomes: Sequence[Outcome], power: Power, row: Recommendation | None) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def _content(outcomes: Sequence[Outcome], power: Power, row: Recommendation | No
         **_classes(looked_into),
         "surfaces": surfaces(grid),
         "balance": balance.section(grid),
-        "sections": [section for one in (groups.section(grid), walks.section(looked_into)) if (section := one)],
+        "sections": [one for one in (groups.section(grid), *(make(looked_into) for make in SECTIONS)) if one],
         "lines": lines(outcomes),
         "settings": settings(outcomes),
         "versions": versions(outcomes),
