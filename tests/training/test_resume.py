@@ -40,23 +40,13 @@ def kills(folder: Path, seed: int, each: int, *trials: str) -> list[dict[str, An
     return [json.loads(line) for line in answers.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def ten_kills(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    folder = tmp_path_factory.mktemp("kills")
-    return folder, kills(folder, 0, 2, *made_kills.TRIALS)
-
-
-def test_ten_kills_leave_every_trial_as_if_there_had_been_none(ten_kills) -> None:
-    folder, answers = ten_kills
+def test_ten_kills_leave_every_trial_as_if_there_had_been_none(tmp_path: Path) -> None:
+    answers = kills(tmp_path, 0, 2, *made_kills.TRIALS)
     for name in made_kills.TRIALS:
-        assert remains(folder / name / "killed") == remains(folder / name / "whole"), name
+        assert remains(tmp_path / name / "killed") == remains(tmp_path / name / "whole"), name
     assert {kind for answer in answers for kind in answer["hit"]} == set(made_kills.KINDS)
     assert sum(len(answer["hit"]) for answer in answers) == 10
-
-
-def test_killed_trials_went_on_from_where_they_were(ten_kills) -> None:
-    _, answers = ten_kills
-    assert sum(max(answer["resumed"], default=0) >= 5 for answer in answers) >= 3
+    assert sum(max(answer["resumed"], default=0) >= 5 for answer in answers) >= 3  # not from their beginning
 
 
 @pytest.mark.slow
