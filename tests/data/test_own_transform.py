@@ -171,6 +171,11 @@ def test_what_cannot_be_trained_with_is_refused_before_it_is(case: str, tmp_path
     assert not (tmp_path / "model").exists()
 
 
+def test_a_function_that_is_called_otherwise_is_a_sentence(tmp_path: Path, file: Any) -> None:
+    with pytest.raises(dw.InputError, match=r"mine\.py:build failed: TypeError: build\(\) missing"):
+        fitted(tmp_path, "model", file("def build(images, generator):\n    return images\n"))
+
+
 def test_a_failure_in_the_middle_is_a_sentence_too(tmp_path: Path, file: Any) -> None:
     body = "calls = []\n    def f(images, generator):\n        calls.append(1)\n        assert len(calls) < 5, 'tired'"
     with pytest.raises(dw.InputError, match=r"mine\.py:build failed in line 5 of .*mine\.py: AssertionError: tired"):

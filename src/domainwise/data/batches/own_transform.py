@@ -175,8 +175,8 @@ def sentences(name: str, file: Path) -> Iterator[None]:
         raise
     except Exception as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-        where = f" in line {lines[-1]}" if lines else ""
-        raise InputError(f"{name} failed{where} of {file}: {type(error).__name__}: {error}") from error
+        where = f" in line {lines[-1]} of {file}" if lines else ""
+        raise InputError(f"{name} failed{where}: {type(error).__name__}: {error}") from error
 
 
 def _as_floats(images: Tensor) -> Tensor:
