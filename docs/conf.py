@@ -43,6 +43,7 @@ suppress_warnings = ["misc.highlighting_failure", "config.cache"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+autodoc_inherit_docstrings = False  # a method that overrides another does something else
 autodoc_mock_imports: list[str] = []
 
 # Programs that run: the gallery. `make docs` runs them, a build for tests shows their text alone.

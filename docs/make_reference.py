@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +150,9 @@ def command_page(name: str, command: Any, level: int = 1) -> str:
     if given:
         text += "\n| argument | |\n|---|---|\n"
         text += "".join(f"| `{one.metavar or one.name.upper()}` | {angled(one.help or '')} |\n" for one in given)
-    for panel, members in groupby(options, lambda one: one.rich_help_panel or "Options"):
+    panels = dict.fromkeys(one.rich_help_panel or "Options" for one in options)
+    for panel in panels:
+        members = [one for one in options if (one.rich_help_panel or "Options") == panel]
         text += f"\n**{panel}**\n\n| option | | default |\n|---|---|---|\n" + "".join(map(option_row, members))
     return text
 
@@ -184,12 +185,16 @@ def summary_of(name: str) -> str:
     return escaped(make_algorithms.parts(type(create(name)))[0])
 
 
+def allowed(default: object, about: Any) -> str:
+    return "True or False" if isinstance(default, bool) else escaped(about.range())
+
+
 def algorithm_page(name: str) -> str:
     """Write the page of one algorithm: what it does, its objective, its settings, its cost, and how to run it."""
     cls = type(create(name))
     summary, objective, elsewhere = make_algorithms.parts(cls)
     rows = "".join(
-        f"| `{field}` | `{about.shown(one.default)}` | {escaped(about.range())} "
+        f"| `{field}` | `{about.shown(one.default)}` | {allowed(one.default, about)} "
         f"| {f'`{about.draw}`' if about.draw else 'not drawn'} |\n"
         for field, (one, about) in hypers(cls).items()
     )
