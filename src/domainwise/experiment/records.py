@@ -19,7 +19,7 @@ Groups = Mapping[str, Sequence[float]]  # by group: the accuracy in it, and the 
 
 
 class Judged(TypedDict):
-    """What is known of groups: scores over all of them, and the accuracy in each."""
+    """Hold the scores over all groups, and the accuracy in each."""
 
     metrics: dict[str, float]
     groups: Groups

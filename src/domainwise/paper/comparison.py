@@ -260,7 +260,7 @@ def _official(section: Section) -> bool:
 
 
 def _views(section: Section) -> Mapping[str, str]:
-    """What the views are, of which an official split chooses by its own validation set."""
+    """Return the views of a section; an official split chooses by its own validation set."""
     if not _official(section):
         return VIEWS
     chosen = "at the step chosen on the validation set of the official split"

@@ -248,7 +248,7 @@ def layout_of(config: Mapping[str, Any]) -> Layout:
 
 
 def _told_tokenizer(name: str) -> dict[str, str]:
-    """What made the ids of texts; that of a network of transformers whole, so that a model needs nothing else."""
+    """Return the tokenizer of texts; that of a network of transformers whole, so that a model needs nothing else."""
     whole = {"tokenizer_json": tokenizer_json(name)} if name.startswith(PREFIX) else {}
     return {"tokenizer": name, **whole} if name else {}
 

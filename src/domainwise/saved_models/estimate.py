@@ -74,7 +74,7 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Estimator:
-    """What a model was on images that were held out of its own domains, which estimates for new ones start from."""
+    """Hold how right and how sure a model was on images held out of its own domains: estimates start from this."""
 
     threshold: float  # the confidence above which as many lie as are right
     accuracy: float

@@ -37,7 +37,7 @@ Shares = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Answers:
-    """What a model answers on the images of one domain: the probability of every class, a row for each image."""
+    """Hold a model's answers on the images of one domain: the probability of every class, a row for each image."""
 
     domain: str
     names: Sequence[str]  # of the images: files, or their positions
@@ -72,7 +72,7 @@ class Answers:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """What a model answers on new data: ``table()`` to print, ``report(path)`` to look at, ``answers`` to compute with.
+    """Hold a model's answers on new data: ``table()`` prints, ``report(path)`` draws a page, ``answers`` has the rows.
 
     Accuracies are shares of 1.
     """

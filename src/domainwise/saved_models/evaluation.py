@@ -167,7 +167,7 @@ class Evaluator:
             yield
 
     def _passes(self) -> list[list[Unit]]:
-        """What is evaluated, each on its own; where an update takes some of many sources, these together."""
+        """Return the parts to evaluate one by one; sources of which an update takes some are evaluated together."""
         wanted: dict[tuple[str, str], list[Unit]] = {}
         apart = not self.feed.some or self.algorithm.extra_channels > 0
         for name, own in self.parts.items():

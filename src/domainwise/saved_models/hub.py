@@ -115,7 +115,7 @@ def _sentences(name: str, revision: str | None, what: str) -> Iterator[None]:
 
 
 def _front_matter(form: str) -> str:
-    """What the hub reads at the head of a card; it has a name for most tasks."""
+    """Return the head of a card, which the hub reads; it has a name for most tasks."""
     tasks = {"images": "image-classification", "rows": "tabular-classification", "texts": "text-classification"}
     task = tasks.get(form)
     tags = "tags:\n- domain-generalization\n- domainwise\n"
