@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,13 @@ def _seeded() -> None:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoded images of tests stay out of the user's cache."""
     monkeypatch.setenv("DOMAINWISE_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def _helpers_are_found() -> Iterator[None]:
+    """Take back what running a trial for Ray sets: without it, programs of the tests import what lies beside them."""
+    yield
+    os.environ.pop("PYTHONSAFEPATH", None)
 
 
 @pytest.fixture(autouse=True)
